@@ -1,0 +1,72 @@
+# Needs Python 3.11 or newer (3.10 for the reporter alone) and make; the rest it sets up by itself, under .venv and .venv-uv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := .venv-uv/bin/uv
+FOLDERS := controller policies notifiers reporters tests examples benchmarks
+
+export UV_NO_PROGRESS = 1
+
+.PHONY: help setup demo test quick check format lint types contracts generate wheels bench lock clean
+
+help:  ## Say what can be made.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(VENV)/.ready  ## Make the virtual environment.
+
+$(UV): requirements/bootstrap.txt
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@touch $@
+
+$(VENV)/.ready: $(UV) requirements/examples.txt pyproject.toml reporters/pyproject.toml
+	$(UV) venv -q --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements/examples.txt
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e ./reporters -e .
+	@touch $@
+
+demo: setup  ## Watch a real training go flat, be saved, suspended and told of.
+	$(BIN)/trainwarden demo
+
+test: setup check wheels  ## Run every check and every test.
+	$(BIN)/python -m pytest
+
+quick: setup lint contracts types  ## The loop for developers: checks and the tests that train nothing.
+	$(BIN)/python -m pytest -q -m 'not slow'
+
+check: lint types contracts generated
+
+format: setup  ## Format the code.
+	$(BIN)/ruff format $(FOLDERS)
+	$(BIN)/ruff check --fix $(FOLDERS)
+
+lint: setup  ## Lint, and check the format.
+	$(BIN)/ruff format --check $(FOLDERS)
+	$(BIN)/ruff check $(FOLDERS)
+
+types: setup  ## Check types, strictly.
+	$(BIN)/mypy
+
+contracts: setup  ## Check who imports whom.
+	$(BIN)/lint-imports
+
+generate: setup  ## Write the files made from the models: CRDs, JSON Schemas, tables in docs.
+	$(BIN)/python -m tests.house.generate
+
+generated: setup
+	$(BIN)/python -m tests.house.generate --check
+
+wheels: setup  ## Build both wheels, install each into a clean environment and try it there.
+	$(BIN)/python -m tests.house.wheels
+
+bench: setup  ## Measure speed and size, side by side.
+	$(BIN)/python -m benchmarks
+
+lock: $(UV)  ## Resolve the versions anew.
+	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
+	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters pyproject.toml -o requirements/product.txt
+	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters -c requirements/product.txt pyproject.toml requirements/dev.in requirements/examples.in -o requirements/examples.txt
+	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.10 requirements/reporters.in -o requirements/reporters.txt
+
+clean:  ## Remove what was made here.
+	rm -rf $(VENV) .venv-uv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

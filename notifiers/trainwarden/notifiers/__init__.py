@@ -1,0 +1,1 @@
+"""Turns a decision into one useful message, and delivers it."""

@@ -1,0 +1,1 @@
+"""CEL expressions of a policy: one language on two engines."""
