@@ -6,4 +6,4 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_trainwarden_is_a_namespace_without_an_init_anywhere() -> None:
-    assert [path for path in ROOT.glob("*/trainwarden/__init__.py")] == []
+    assert list(ROOT.glob("*/trainwarden/__init__.py")) == []

@@ -1,4 +1,4 @@
-"""What the place where a job runs says of it: identity, phase, size, attempt. The operator or local mode publishes it."""
+"""What the place where a job runs says of it: identity, phase, size, attempt. Published by operator or local mode."""
 
 from __future__ import annotations
 

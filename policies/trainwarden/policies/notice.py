@@ -1,4 +1,4 @@
-"""What a person is to be told about one incident: all that a message needs, before it is put into words and pictures."""
+"""What a person is to be told about one incident: what a message needs, before words and pictures."""
 
 from __future__ import annotations
 

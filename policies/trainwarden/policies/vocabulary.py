@@ -83,7 +83,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "progress.sinceStep",
         _DUR,
-        "Time the step has stood still while the pods were ready; eval and checkpoint phases have their own budgets and are out.",
+        "Time the step has stood still with pods ready; eval and checkpoint phases have their own budgets.",
     ),
     Variable(
         "progress.sinceBest",

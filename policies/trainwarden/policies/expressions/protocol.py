@@ -15,7 +15,7 @@ CelValue = bool | int | float | str | timedelta | datetime | Mapping[str, str] |
 
 
 class UnknownValueError(Exception):
-    """A name or a call has no value now. Not an error of the policy: the expression becomes unknown where it matters."""
+    """A name or a call has no value now. The policy is right: its expression is unknown where that matters."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -84,7 +84,7 @@ class Expression(Protocol):
 
     @property
     def names(self) -> frozenset[str]:
-        """Dotted names, `metrics.<name>` for a metric known by name, `metrics` when any may be read, `f()` for a call."""
+        """Dotted names, `metrics.<name>` for a known metric, `metrics` when any may be read, `f()` for a call."""
         ...
 
     def evaluate(self, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> Outcome:
