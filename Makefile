@@ -59,14 +59,21 @@ generated: setup
 wheels: setup  ## Build both wheels, install each into a clean environment and try it there.
 	$(BIN)/python -m tests.house.wheels
 
-bench: setup  ## Measure speed and size, side by side.
-	$(BIN)/python -m benchmarks
+bench: .venv-bench/.ready  ## Measure speed and size, side by side with what others use.
+	.venv-bench/bin/python -m benchmarks
+
+.venv-bench/.ready: $(UV) requirements/benchmarks.txt pyproject.toml reporters/pyproject.toml
+	$(UV) venv -q --allow-existing --python $(PYTHON) .venv-bench
+	$(UV) pip sync -q --python .venv-bench/bin/python --require-hashes requirements/benchmarks.txt
+	$(UV) pip install -q --python .venv-bench/bin/python --no-deps --no-build-isolation -e ./reporters -e .
+	@touch $@
 
 lock: $(UV)  ## Resolve the versions anew.
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters pyproject.toml -o requirements/product.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters -c requirements/product.txt pyproject.toml requirements/dev.in requirements/examples.in -o requirements/examples.txt
+	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters -c requirements/examples.txt pyproject.toml requirements/dev.in requirements/examples.in requirements/benchmarks.in -o requirements/benchmarks.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.10 requirements/reporters.in -o requirements/reporters.txt
 
 clean:  ## Remove what was made here.
-	rm -rf $(VENV) .venv-uv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-uv .venv-bench dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
