@@ -79,6 +79,8 @@ class Report:
     nonfinite: Mapping[str, str] = field(default_factory=dict)  # name to "NaN", "Infinity" or "-Infinity"
     checkpoint: Checkpoint | None = None  # the newest complete one
     dropped: int = 0  # reports of this run that were never sent
+    trimmed: int = 0  # metrics of this run that were left out because a report would have been too large
+    reason: str | None = None  # with `failed`: why, a sentence for people
 
 
 @dataclass(frozen=True, slots=True)

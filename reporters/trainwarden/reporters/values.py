@@ -1,0 +1,141 @@
+"""Read the numbers that a training hands over, and never wait for an accelerator to know one.
+
+A tensor on a device is refused: reading it would make the training thread wait for all work queued on that device.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from numbers import Real
+
+from trainwarden.reporters.complaints import Complaints
+
+__all__ = ["MAX_NAME", "MAX_STEP", "RefusedError", "finite", "finite_number", "metric", "metrics", "whole"]
+
+MAX_NAME = 256
+"""Longest metric name in characters; what is longer is cut."""
+
+MAX_STEP = 2**63 - 1
+
+
+class RefusedError(ValueError):
+    """A value is not a number that can be read without waiting. Its `kind` groups refusals for the log."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+def metrics(given: Mapping[object, object], complaints: Complaints) -> dict[str, float]:
+    """The metrics of one report that can be sent, NaN and infinities included; the others are complained of."""
+    kept: dict[str, float] = {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not name:
+            complaints.add("metric name", f"metric named {name!r} dropped: a text of 1 character or more is right")
+            continue
+        try:
+            kept[name[:MAX_NAME]] = metric(name, value)
+        except RefusedError as refused:
+            complaints.add(refused.kind, str(refused))
+    return kept
+
+
+def metric(name: str, value: object) -> float:
+    """A metric's value as a float; NaN and infinities are values too.
+
+    Raises:
+        RefusedError: It is no single number, or lies on an accelerator.
+    """
+    if isinstance(value, int | float):  # bool and numpy.float64 too
+        try:
+            return float(value)
+        except OverflowError:
+            raise RefusedError(
+                "metric value", f"metric {name!r} dropped: an integer beyond the range of floats"
+            ) from None
+    return _read(f"metric {name!r}", value)
+
+
+def whole(what: str, value: object) -> int:
+    """A step or total as an int of zero or more, in 63 bits.
+
+    Raises:
+        RefusedError: It is no whole number in that range, or lies on an accelerator.
+    """
+    number: object = value
+    if not isinstance(value, int):
+        read = _read(what, value)
+        if not read.is_integer():
+            raise RefusedError(what, f"{what} {value!r} refused: a whole number of zero or more is right")
+        number = read
+        if hasattr(value, "__index__"):
+            number = operator.index(value)  # exact beyond 2**53
+    count = int(number)  # type: ignore[call-overload]  # an int, or a float that is one
+    if not 0 <= count <= MAX_STEP:
+        raise RefusedError(what, f"{what} {value!r} refused: a whole number from 0 to 2^63 - 1 is right")
+    return int(count)
+
+
+def finite_number(what: str, value: object) -> float:
+    """A finite number such as an epoch.
+
+    Raises:
+        RefusedError: It is no finite number, or lies on an accelerator.
+    """
+    number = float(value) if isinstance(value, int | float) else _read(what, value)
+    if not math.isfinite(number):
+        raise RefusedError(what, f"{what} {value!r} refused: a finite number is right")
+    return number
+
+
+def _read(what: str, value: object) -> float:
+    if not _on_host(value):
+        raise RefusedError(
+            "accelerator tensor",
+            f"{what} dropped: it lies on {_device(value)}, and reading it would make the training wait for it. "
+            "Hand over loss.item() where you can afford the wait (docs/reporter.md shows a way without)",
+        )
+    item = getattr(value, "item", None)
+    try:
+        number = item() if callable(item) and not isinstance(value, type) else value
+        if isinstance(number, Real):
+            return float(number)
+    except Exception as error:
+        raise RefusedError("metric value", f"{what} dropped: a {_kind(value)} can't be read: {error}") from error
+    raise RefusedError("metric value", f"{what} dropped: it is a {_kind(value)}; a single number is right")
+
+
+def _device(value: object) -> str:
+    if hasattr(value, "device_mesh"):
+        return "a device mesh"
+    device = getattr(value, "device", "cpu")
+    return str(getattr(device, "type", device))
+
+
+def _on_host(value: object) -> bool:
+    """Whether the value can be read without waiting; what is unknown counts as an accelerator."""
+    device = _device(value)
+    return device == "cpu" or "CPU:" in device
+
+
+def _kind(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    name = type(value).__name__
+    try:
+        return f"{name} of shape {tuple(shape)}" if shape is not None else name
+    except TypeError:
+        return name
+
+
+def finite(values: Mapping[str, float]) -> tuple[dict[str, float], dict[str, str]]:
+    """Split metrics into finite ones and the names of what the others are on the wire."""
+    good: dict[str, float] = {}
+    odd: dict[str, str] = {}
+    for name, value in values.items():
+        if math.isfinite(value):
+            good[name] = float(value)
+        else:
+            odd[name] = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return good, odd
