@@ -1,0 +1,291 @@
+"""All that is known of one run: facts from outside, reports from inside, and what follows from both at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from trainwarden.policies.attempts import Attempts, Reception
+from trainwarden.policies.clock import RunningClock
+from trainwarden.policies.curves import curve_of
+from trainwarden.policies.decision import Proof, RunRef, Window
+from trainwarden.policies.eta import Eta, Pace
+from trainwarden.policies.expressions.protocol import CelValue
+from trainwarden.policies.facts import JobPhase, RunFacts
+from trainwarden.policies.metrics import Metrics
+from trainwarden.policies.notice import Curve
+from trainwarden.policies.report import ReportLike
+from trainwarden.policies.stall import StallClock
+
+if TYPE_CHECKING:
+    from trainwarden.policies.functions import Memo
+    from trainwarden.policies.scope import RunScope
+
+__all__ = ["Reception", "RunState"]
+
+_LARGEST_TOTAL = 1 << 53  # beyond it a total is a placeholder for "unknown"
+
+
+class RunState:
+    """One job's run, over its attempts. Not thread-safe. Every `now` and `at` is an aware datetime."""
+
+    __slots__ = (
+        "_attempts",
+        "_awaits_step",
+        "_back",
+        "_checkpoint",
+        "_checkpoint_passed",
+        "_epoch",
+        "_first_step_passed",
+        "_known_step",
+        "_phase",
+        "_ready_until",
+        "_step",
+        "_stepped_at",
+        "_total",
+        "clock",
+        "facts",
+        "known_since",
+        "memos",
+        "metrics",
+        "pace",
+        "stall",
+    )
+
+    facts: RunFacts
+
+    def __init__(self, facts: RunFacts) -> None:
+        self.facts = facts
+        self.known_since: datetime | None = None  # from when the windows are: the first report that was counted
+        self.clock = RunningClock()
+        self.metrics = Metrics()
+        self.pace = Pace()
+        self.stall = StallClock()
+        self.memos: dict[tuple[str, tuple[CelValue, ...]], Memo] = {}  # answers over windows, while they hold
+        self._attempts = Attempts(facts)
+        self._awaits_step = True  # nothing in this attempt has said where it starts
+        self._back: list[int] = []  # steps of the newest reports in a row that lie before the newest step
+        self._checkpoint: Proof | None = None
+        self._checkpoint_passed = 0.0
+        self._epoch: float | None = None
+        self._first_step_passed: float | None = None
+        self._known_step = False
+        self._phase = "init"
+        self._ready_until: float | None = None
+        self._step = 0
+        self._stepped_at = 0.0  # Unix seconds of the newest step
+        self._total: int | None = None
+        self._learn_readiness(facts)
+
+    def learn(self, facts: RunFacts) -> None:
+        """Take newer facts. Those of another attempt fence off what the older one still says."""
+        if facts.time < self.facts.time:
+            return
+        self.facts = facts
+        if self._attempts.learn(facts):
+            self._restart()
+            self._ready_until = None
+        self._learn_readiness(facts)
+
+    def observe(self, report: ReportLike, at: datetime) -> Reception:
+        """Take a report that was received `at`. Never raises, whatever the report says."""
+        reception = self._attempts.admit(report, at)
+        if reception is Reception.STARTED:
+            self._restart()
+        elif reception is Reception.REORDERED:
+            self.metrics.take(report, self.clock.now(at.timestamp()))
+            return reception
+        elif reception is not Reception.ACCEPTED:
+            return reception
+        if self.known_since is None:
+            self.known_since = at
+        moment = at.timestamp()
+        passed = self.clock.hear(moment)
+        moment = self.clock.heard or moment
+        self._phase = report.phase
+        if report.total is not None and 0 < report.total < _LARGEST_TOTAL:
+            self._total = report.total
+        if report.epoch is not None:
+            self._epoch = report.epoch
+        moved = self._take_step(report, moment, passed)
+        self.stall.observe(report.phase, moment, moved=moved)
+        self.pace.observe(self._step, report.phase, moment, passed, silence=self.clock.silence)
+        if report.metrics or report.nonfinite:
+            self.metrics.take(report, passed)
+        if report.checkpoint is not None:
+            self._take_checkpoint(report, passed)
+        return reception
+
+    def ref(self) -> RunRef:
+        """Identity of the run now."""
+        facts = self.facts
+        return RunRef(
+            namespace=facts.namespace, job=facts.job, uid=facts.uid, attempt=facts.attempt, run=self._attempts.run
+        )
+
+    def scope(self, now: datetime) -> RunScope:
+        """The run at a moment, as expressions see it."""
+        from trainwarden.policies.scope import RunScope
+
+        return RunScope(self, now)
+
+    def reporting(self) -> bool:
+        """Whether a reporter of this attempt has been heard."""
+        return bool(self._attempts.run) and not self._attempts.history
+
+    def located(self) -> bool:
+        """Whether a report of this attempt has said at which step it is."""
+        return self.reporting() and not self._awaits_step
+
+    def phase(self) -> str:
+        """Phase of the newest report; `init` before the first of the attempt."""
+        return self._phase
+
+    def step(self) -> int | None:
+        """Optimizer steps done, however long ago that was heard; None before the attempt has said."""
+        return self._step if self.located() else None
+
+    def total(self) -> int | None:
+        """Optimizer steps planned; None while unknown."""
+        return self._total
+
+    def epoch(self) -> float | None:
+        """Epochs done, as reported."""
+        return self._epoch
+
+    def percent(self) -> float | None:
+        """0 to 100 of the plan; None without a total or a step. 100 is not completion."""
+        if self._total is None or not self.located():
+            return None
+        return min(100.0 * self._step / self._total, 100.0)
+
+    def eta(self, now: datetime) -> Eta | None:
+        """Time left to the last step; None without a total, during the warm-up, or while the job does not run."""
+        if self._total is None or not self.located() or not self.running() or self._step > self._total:
+            return None
+        return self.pace.eta(self._step, self._total, since_step=max(now.timestamp() - self._stepped_at, 0.0))
+
+    def eta_seconds(self, now: datetime) -> float | None:
+        """Seconds left to the last step; None when unknown."""
+        eta = self.eta(now)
+        return eta.expected.total_seconds() if eta is not None else None
+
+    def running(self) -> bool:
+        """Whether the job runs with its trainer pods ready."""
+        return self.facts.phase is JobPhase.RUNNING and self.facts.ready
+
+    def silent(self, now: datetime) -> bool:
+        """Whether nothing was heard for so long that what was heard no longer holds."""
+        return self.clock.silent_for(now.timestamp()) > self.clock.silence
+
+    def running_seconds(self, now: datetime) -> float:
+        """Seconds its pods have been ready, over all attempts."""
+        facts = self.facts
+        if facts.attempt_started_at is None:
+            return facts.running_seconds
+        start = facts.attempt_started_at.timestamp()
+        end = now.timestamp() if facts.ready and not facts.phase.ended else self._ready_until or start
+        return facts.running_seconds + max(end - start, 0.0)
+
+    def cost(self, now: datetime) -> float | None:
+        """Money spent so far; None without a price."""
+        price = self.facts.price_per_hour
+        return None if price is None else price * self.running_seconds(now) / 3600
+
+    def checkpoint(self) -> Proof | None:
+        """The newest complete checkpoint."""
+        return self._checkpoint
+
+    def checkpoint_age(self, now: datetime) -> timedelta | None:
+        """Running time since the newest complete checkpoint; before the first, since the attempt's first step.
+
+        None while there is neither.
+        """
+        since = self._checkpoint_passed if self._checkpoint is not None else self._first_step_passed
+        if since is None:
+            return None
+        return timedelta(seconds=max(self.clock.now(now.timestamp()) - since, 0.0))
+
+    def metric_values(self) -> Mapping[str, float]:
+        """Newest value of every metric, NaN and infinities included."""
+        return self.metrics.newest_values()
+
+    def curve(
+        self, metric: str, *, window: Window | None = None, fired_at: int | None = None, points: int = 200
+    ) -> Curve | None:
+        """A metric's history for a picture; None when it has no finite value."""
+        return curve_of(self.metrics, metric, window=window, fired_at=fired_at, points=points)
+
+    def moment(self, passed: float) -> datetime:
+        """Wall time at a running time of the clock."""
+        return datetime.fromtimestamp(self.clock.wall(passed), UTC)
+
+    def _learn_readiness(self, facts: RunFacts) -> None:
+        runs = self.running()
+        since = facts.time
+        if runs and self._ready_until is None and facts.attempt_started_at is not None:
+            since = facts.attempt_started_at
+        self.stall.ready(runs, since.timestamp())
+        if runs or self._ready_until is None:
+            self._ready_until = facts.time.timestamp() if facts.attempt_started_at is not None else None
+
+    def _restart(self) -> None:
+        """Another attempt or training begins; where, its first report with a step will say."""
+        self._awaits_step = True
+        self._known_step = False
+        self._back.clear()
+        self._phase = "init"
+        self._total = None
+        self._epoch = None
+        self._first_step_passed = None
+        self.pace.restart()
+        self.stall.restart()
+
+    def _take_step(self, report: ReportLike, moment: float, passed: float) -> bool:
+        """Take the step of a report; True when the training has moved on since the report before."""
+        step = report.step
+        if self._awaits_step:
+            says = bool(step or report.metrics or report.nonfinite) or report.phase != "init"
+            if not says:
+                return False
+            self._awaits_step = False
+            logged = bool(report.metrics or report.nonfinite)
+            self.metrics.rewind(step - 1 if logged else step)
+            if self._checkpoint is not None and self._checkpoint.step > step:
+                self._checkpoint = None
+            self._step, self._stepped_at, self._first_step_passed = step, moment, passed
+            return logged
+        if step > self._step:
+            self._back.clear()
+            self._step, self._stepped_at = step, moment
+            return True
+        if step < self._step and self._goes_back(step):
+            self._step, self._stepped_at = step, moment
+            return True
+        return False
+
+    def _goes_back(self, step: int) -> bool:
+        """Whether the training itself has gone back: three reports in a row from before the newest step, moving on.
+
+        One or two are late values of an evaluation, and are put in their place.
+        """
+        if self._back and step < self._back[-1]:
+            self._back.clear()
+        self._back.append(step)
+        if len(self._back) < 3 or self._back[0] == self._back[-1]:
+            del self._back[3:]
+            return False
+        self.metrics.rewind(self._back[0])
+        self._back.clear()
+        return True
+
+    def _take_checkpoint(self, report: ReportLike, passed: float) -> None:
+        told, mine = report.checkpoint, self._checkpoint
+        if told is None or (mine is not None and (mine.step, mine.path) == (told.step, told.path)):
+            if told is not None and mine is not None and mine.digest is None and told.digest is not None:
+                self._checkpoint = Proof(step=told.step, path=told.path, bytes=told.bytes, digest=told.digest)
+            return
+        if mine is None or told.step >= mine.step:
+            self._checkpoint = Proof(step=told.step, path=told.path, bytes=told.bytes, digest=told.digest)
+            self._checkpoint_passed = passed
