@@ -88,6 +88,8 @@ class Reporter:
             if worker is None:
                 return
             self._sizes(worker.standing, total, None, epochs)
+            if type(step) is int and 0 <= step <= values.MAX_STEP:
+                worker.standing.step = step
             worker.put()
             worker.start()
             self._worker, self.commands = worker, worker.commands
