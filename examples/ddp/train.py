@@ -1,0 +1,65 @@
+"""Two ranks train one model under torchrun, and save at the same step when a policy asks. On CPU, over gloo.
+
+python -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp/train.py
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainwarden.reporters.torch import TrainingLoop
+
+
+def batches(first: int, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """This rank's batches without end of points on a noisy curve; number n is always the same one."""
+    number = first
+    while True:
+        chance = torch.Generator().manual_seed(2 * number + rank)
+        x = torch.rand(32, 1, generator=chance) * 6 - 3
+        yield x, torch.sin(3 * x) + 0.3 * torch.randn(32, 1, generator=chance)
+        number += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--output", type=Path, default=Path("checkpoints/ddp"))
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.Adam(parallel.parameters(), lr=1e-2)
+
+    def save(step: int) -> Path:
+        path: Path = options.output / f"step-{step}.pt"
+        torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+        return path
+
+    with TrainingLoop(total=options.steps, save=save, save_on="rank0") as loop:
+        start = 0
+        if loop.resume_path:
+            saved = torch.load(loop.resume_path)
+            start = saved["step"]
+            model.load_state_dict(saved["model"])
+            optimizer.load_state_dict(saved["optimizer"])
+        for step, (x, y) in loop.steps(batches(start, rank), start=start):
+            loss = nn.functional.mse_loss(parallel(x), y)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no types here
+            optimizer.step()
+            if step % 10 == 0:
+                loop.log(loss=loss)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
