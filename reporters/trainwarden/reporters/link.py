@@ -75,7 +75,7 @@ class LinkLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._transports: list[asyncio.BaseTransport] = []
+        self._opened_here: list[asyncio.BaseTransport] = []
 
     async def getaddrinfo(self, host: Any, port: Any, **flags: Any) -> Any:
         return socket.getaddrinfo(host, port, **flags)
@@ -85,13 +85,13 @@ class LinkLoop(asyncio.SelectorEventLoop):
         connection = transport.get_extra_info("socket")
         with contextlib.suppress(OSError, AttributeError):  # Linux alone has it
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MILLISECONDS)
-        self._transports.append(transport)
+        self._opened_here.append(transport)
         return transport, protocol
 
     def abort_connections(self) -> None:
         """Drop every connection at once, sent or not."""
-        while self._transports:
-            transport = self._transports.pop()
+        while self._opened_here:
+            transport = self._opened_here.pop()
             if isinstance(transport, asyncio.Transport):
                 transport.abort()
 

@@ -22,7 +22,7 @@ __all__ = ["publish"]
 TICK_SECONDS = 0.05
 BATCH = 500
 MAX_REPLIES = 256
-ACK_ATTEMPTS = 3
+ACK_ATTEMPTS = 2
 FIRST_RETRY_SECONDS = 0.25
 LAST_RETRY_SECONDS = 15.0
 
@@ -58,6 +58,7 @@ class _Outgoing:
     data: bytes
     acked: bool
     attempts: int = 0
+    arrived: bool = False  # the server has it, be it in a stream or not
 
 
 class _Publisher:
@@ -85,7 +86,7 @@ class _Publisher:
                 break
             await asyncio.wait({serving}, timeout=TICK_SECONDS)
         self._tick()
-        unsent = len(self._backlog) + len(self._unconfirmed)
+        unsent = len(self._backlog) + sum(not outgoing.arrived for outgoing in self._unconfirmed)
         self._worker.counts.dropped += unsent
         if unsent:
             logger.warning("%d reports of run %s were not sent before the reporter closed", unsent, self._worker.run)
@@ -139,12 +140,20 @@ class _Publisher:
                 await link.publish(outgoing.report, outgoing.data)
         await link.confirm()
         last = self._unconfirmed[-1]
-        while last.acked and last.attempts < ACK_ATTEMPTS:
+        self._sent(self._unconfirmed if not last.acked else self._unconfirmed[:-1])
+        if not last.acked:
+            return
+        while last.attempts < ACK_ATTEMPTS:
             last.attempts += 1
             if await link.publish_acked(last.report, last.data):
                 break
-        self._worker.counts.sent += len(self._unconfirmed)
-        self._unconfirmed = []
+            await link.confirm()  # nobody acks, as where no stream is set up: then this is all that can be known
+            last.arrived = True
+        self._sent([last])
+
+    def _sent(self, outgoing: list[_Outgoing]) -> None:
+        self._worker.counts.sent += len(outgoing)
+        self._unconfirmed = self._unconfirmed[len(outgoing) :]
         self._spoken = time.monotonic()
 
     async def _answer(self, link: Link) -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
@@ -136,7 +136,7 @@ def encode(message: Report | Command | Reply) -> bytes:
         WireError: A metric is not finite (it belongs in `nonfinite`).
         TooLargeError: The message is over `MAX_BYTES`.
     """
-    body = {name: value for name, value in asdict(message).items() if value is not None}
+    body = _body(message)
     try:
         data = json.dumps(body, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
     except ValueError as error:
@@ -146,6 +146,18 @@ def encode(message: Report | Command | Reply) -> bytes:
     return data
 
 
+def _body(message: Report | Command | Reply | Checkpoint) -> dict[str, Any]:
+    """Fields by name without those that are None; `dataclasses.asdict` would copy what needs no copy."""
+    body: dict[str, Any] = {}
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if isinstance(value, Checkpoint):
+            body[name] = _body(value)
+        elif value is not None:
+            body[name] = value if isinstance(value, str | int | float | dict) else dict(value)
+    return body
+
+
 def decode_command(data: bytes) -> Command:
     """Read a command.
 
@@ -153,11 +165,14 @@ def decode_command(data: bytes) -> Command:
         WireError: It is not JSON, of another version, or a field is missing or of the wrong type.
     """
     body = _object(data, "command")
+    hold = body.get("hold", False)
+    if not isinstance(hold, bool):
+        raise WireError(f"hold is {hold!r}; true or false is right")
     return Command(
         id=_text(body, "id"),
         run=_text(body, "run"),
         op=_one_of(body, "op", ("checkpoint", "stop", "release")),
-        hold=bool(body.get("hold", False)),
+        hold=hold,
         timeout=_seconds(body, "timeout", 600.0),
         holdFor=_seconds(body, "holdFor", 900.0),
     )
@@ -170,12 +185,15 @@ def decode_reply(data: bytes) -> Reply:
         WireError: It is not JSON, of another version, or a field is missing or of the wrong type.
     """
     body = _object(data, "reply")
+    state = _one_of(body, "state", ("accepted", "saved", "failed", "unsupported"))
     checkpoint = body.get("checkpoint")
+    if state == "saved" and checkpoint is None:
+        raise WireError("checkpoint is missing; a reply that is saved carries one")
     return Reply(
         id=_text(body, "id"),
         run=_text(body, "run"),
-        state=_one_of(body, "state", ("accepted", "saved", "failed", "unsupported")),
-        reason=str(body.get("reason", "")),
+        state=state,
+        reason=_text(body, "reason") if state in ("failed", "unsupported") else str(body.get("reason", "")),
         checkpoint=None if checkpoint is None else _checkpoint(checkpoint),
     )
 
@@ -184,10 +202,10 @@ def _checkpoint(body: Any) -> Checkpoint:
     if not isinstance(body, dict):
         raise WireError(f"checkpoint is {type(body).__name__}; an object is right")
     step, size, digest = body.get("step"), body.get("bytes"), body.get("digest")
-    if not isinstance(step, int) or isinstance(step, bool):
-        raise WireError(f"checkpoint.step is {step!r}; an integer is right")
-    if size is not None and not isinstance(size, int):
-        raise WireError(f"checkpoint.bytes is {size!r}; an integer is right")
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise WireError(f"checkpoint.step is {step!r}; an integer of zero or more is right")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        raise WireError(f"checkpoint.bytes is {size!r}; an integer of zero or more is right")
     if digest is not None and not isinstance(digest, str):
         raise WireError(f"checkpoint.digest is {digest!r}; a string is right")
     return Checkpoint(step=step, path=_text(body, "path"), bytes=size, digest=digest)
@@ -200,7 +218,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
         raise WireError(f"{what} is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise WireError(f"{what} is {type(body).__name__}; an object is right")
-    if body.get("v") != 1:
+    if body.get("v") != 1 or isinstance(body["v"], bool):
         raise WireError(f"{what}.v is {body.get('v')!r}; 1 is right")
     return body
 
