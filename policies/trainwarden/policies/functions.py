@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from trainwarden.policies.run import RunState
     from trainwarden.policies.scope import RunScope
 
-__all__ = ["FUNCTIONS_BY_NAME", "GRAINS", "MOST_MEMOS", "Memo", "Question"]
+__all__ = ["EARLY_PERCENT", "FUNCTIONS_BY_NAME", "GRAINS", "MOST_MEMOS", "Memo", "Question"]
 
 GRAINS = 128
 """An answer over a window is computed again after a 128th of the window has passed."""
+
+EARLY_PERCENT = 10.0
+"""Part of a known plan in which there is no plateau: losses often stand still before they fall."""
 
 MOST_MEMOS = 1024
 """Answers that are remembered for a run."""
@@ -177,12 +180,17 @@ class Question:
 def _plateau(question: Question) -> bool:
     name, higher, series = question.text(0), question.higher(2), question.finite()
     _see_no_warm_up(question, name)
+    percent = question.run.percent()
+    if percent is not None and percent < EARLY_PERCENT:
+        raise UnknownValueError(f"only {percent:.1f} % of the plan is done; plateau needs {EARLY_PERCENT:g} %")
 
     def judge() -> tuple[bool, Window]:
         view = _dense_enough(question, name, series)
         end = float(view.last_step)
         span = end - view.first_step
-        return plateaus(series.whole(), span, end=end, higher=higher).found, question.looked_at(name, view)
+        return plateaus(series.whole(), span, opening=series.opening, end=end, higher=higher).found, question.looked_at(
+            name, view
+        )
 
     found, window = question.remembered((series,), judge)
     question.scope.looked_at(window)

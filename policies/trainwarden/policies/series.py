@@ -23,6 +23,7 @@ BUCKETS = 80
 _FOLD = EXACT // 2  # points that leave the exact part together
 _FINENESS = 8.0  # a bucket holds at most 1/8 of the number of points newer than it, while there is room
 _KEPT = BUCKETS * 3 // 4  # buckets left after a compaction
+_OPENING = 5  # values whose mean is the opening level
 _LARGEST = 3e38  # greatest squared deviation that a 4-byte float holds
 
 
@@ -77,6 +78,7 @@ class Series:
         "first_time",
         "nonfinite",
         "nonfinite_count",
+        "opening",
         "streak",
         "version",
     )
@@ -91,6 +93,7 @@ class Series:
         self.count = 0  # finite values held, merged ones included
         self.first_step = 0  # of the first finite value; 0 while there is none
         self.first_time = 0.0
+        self.opening = 0.0  # mean of the first 5 finite values
         self.nonfinite: NonFinite | None = None
         self.nonfinite_count = 0
         self.streak = 0  # newest values in a row that are not finite
@@ -118,6 +121,8 @@ class Series:
         elif value > highest.value:
             self._highest = Best(value, step, time)
         self.count += 1
+        if self.count <= _OPENING:
+            self.opening += (value - self.opening) / self.count
         if self.streak:
             self.streak = 0
             self.version += 1
@@ -148,6 +153,8 @@ class Series:
             for each in old.columns():
                 del each[merged:]
         self.count = len(self._steps) + (sum(old.count) if old is not None else 0)
+        if self.count < _OPENING:
+            self.opening = sum(self._values) / self.count if self._values else 0.0
         if self.nonfinite is not None and self.nonfinite.step > step:
             self.nonfinite = None
             self.streak = 0

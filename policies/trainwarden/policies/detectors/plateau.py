@@ -6,10 +6,12 @@ as long again as the run has taken so far, would gain next to nothing of what th
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from dataclasses import dataclass
 
-from trainwarden.policies.view import View
+from trainwarden.policies.view import Fit, View
 
 __all__ = ["LEAST_DENSE", "LEAST_SPARSE", "Plateau", "plateaus"]
 
@@ -19,17 +21,22 @@ LEAST_SPARSE = 5
 LEAST_DENSE = 20
 """Fewest values in a window of a metric that is reported often."""
 
-NEGLIGIBLE = 0.02
+NEGLIGIBLE = 0.015
 """Share of the improvement so far that may still be to come."""
 
-CONFIDENCE = 1.0
+CONFIDENCE = 2.0
 """Standard errors that an optimistic reading adds to the gain of a window."""
 
-SCALES = (1.0, 2.0, 4.0)
-"""Windows, as multiples of the asked one, whose evidence may be taken; noisy metrics need the longer ones."""
+WORSE = 4.0
+"""Standard errors by which a window must have got worse to need no other proof that it does not improve."""
 
-PATIENCE_ABOVE_BEST = 3.0
+LONGEST = 0.75
+"""Share of the run so far that the evidence may be taken from, in windows doubled; noisy metrics need long ones."""
+
+PATIENCE_ABOVE_BEST = 5.0
 """Windows without a new best that are needed when the metric has come back from a better level."""
+
+_HELD = 5  # rows whose median is a level
 
 _CORRELATED = 1.5  # training losses are correlated from one value to the next: errors are larger than independence says
 
@@ -44,12 +51,13 @@ class Plateau:
     negligible: float  # gain over the window below which nothing is to be expected any more
 
 
-def plateaus(history: View, window: float, *, end: float, higher: bool) -> Plateau:
+def plateaus(history: View, window: float, *, opening: float, end: float, higher: bool) -> Plateau:
     """Judge the end of a history by its window.
 
     Args:
         history: All of the metric's history, at least LEAST_SPARSE values in the window.
         window: Length of the window in steps.
+        opening: Level at which the metric began.
         end: Step at which the window ends.
         higher: Higher is better.
     """
@@ -57,53 +65,73 @@ def plateaus(history: View, window: float, *, end: float, higher: bool) -> Plate
     age = end - history.first_step
     recent = history.between(end - window, math.inf)
     fit = recent.fit()
-    gain, error = -sign * fit.rise, _error(fit.error, recent)
-    improved = _improved(history, sign)
-    verdict = False
-    negligible = NEGLIGIBLE * improved * window / max(age, window)
-    for scale in SCALES:
-        length = window * scale
-        if length > age:
-            break
-        part = recent if scale == 1.0 else history.between(end - length, math.inf)
+    improved = _improved(history, sign * opening, sign, fit.noise)
+    negligible = NEGLIGIBLE * improved
+    shown = _shown(history, sign, window, age, end, negligible)
+    found = (
+        shown
+        and not _still_improves(recent, sign, end, window, negligible / age)
+        and _patient(history, sign, end, window, max(3 * fit.noise, negligible))
+    )
+    return Plateau(found, -sign * fit.rise, _error(fit, recent), negligible * window / age)
+
+
+def _shown(history: View, sign: float, window: float, age: float, end: float, negligible: float) -> bool:
+    """Whether the window, or a longer stretch that ends with it, leaves next to nothing to be gained."""
+    length = window
+    while length <= max(age * LONGEST, window):
+        part = history.between(end - length, math.inf)
         line = part.fit()
-        most = -sign * line.rise + CONFIDENCE * _error(line.error, part)
-        if most * age / length < NEGLIGIBLE * improved:
-            verdict = True
-            break
-    if verdict and _still_improves(recent, sign, end, window):
-        verdict = False
-    if verdict and not _patient(history, sign, end, window, fit.noise):
-        verdict = False
-    return Plateau(verdict, gain, error, negligible)
+        won, doubt = -sign * line.rise, _error(line, part)
+        most = max(won, 0.0) + CONFIDENCE * doubt if won > -WORSE * doubt else 0.0
+        if most * age / length < negligible:
+            return True
+        length *= 2
+    return False
 
 
-def _error(error: float, view: View) -> float:
-    """Standard error with a margin for few points and for correlation."""
-    return error * _CORRELATED * (1 + 2 / max(view.count - 2, 1.0))
+def _error(fit: Fit, view: View) -> float:
+    """Standard error of a fitted rise, with a margin for few points and for values that hang together.
+
+    Where the spread around the line is more than the jumps from one value to the next explain, values are correlated or
+    the line is the wrong shape; the error grows by that ratio, to 3 times at most.
+    """
+    return fit.error * _correlated(fit, view) * (1 + 2 / max(view.count - 2, 1.0))
 
 
-def _improved(history: View, sign: float) -> float:
-    """Improvement from the first values to the best level, 0 or more."""
-    rows = history.rows
-    first = rows.means[0]
-    best = min(sign * mean for mean in rows.means)
-    return max(sign * first - best, 0.0)
+def _correlated(fit: Fit, view: View) -> float:
+    rows = view.rows
+    jumps = [
+        (b - a) * (b - a)
+        for (a, n), (b, m) in itertools.pairwise(zip(rows.means, rows.counts, strict=True))
+        if n == m == 1
+    ]
+    if len(jumps) < LEAST_SPARSE:
+        return _CORRELATED
+    explained = math.sqrt(sum(jumps) / len(jumps) / 2)
+    return min(max(fit.noise / explained, 1.0), 3.0) if explained > 0 else 3.0
 
 
-def _still_improves(recent: View, sign: float, end: float, window: float) -> bool:
-    """Whether the newest half or third of the window is clearly on its way down, whatever came before."""
+def _improved(history: View, opening: float, sign: float, noise: float) -> float:
+    """Improvement from the opening to the best level that was held for a while, noise taken off; 0 or more."""
+    levels = [sign * mean for mean in history.rows.means]
+    held = min(statistics.median(levels[at : at + _HELD]) for at in range(max(len(levels) - _HELD + 1, 1)))
+    return max(opening - held - noise, 0.0)
+
+
+def _still_improves(recent: View, sign: float, end: float, window: float, pace: float) -> bool:
+    """Whether the newest part of the window is clearly on its way down at more than a pace, whatever came before."""
     for share in (1.0, 0.5, 1 / 3):
         part = recent.between(end - window * share, math.inf)
         if part.count < LEAST_SPARSE or len(part) < 3:
             break
         line = part.fit()
-        if -sign * line.rise > 2 * _error(line.error, part):
+        if -sign * line.rise > max(2 * _error(line, part), pace * window * share):
             return True
     return False
 
 
-def _patient(history: View, sign: float, end: float, window: float, noise: float) -> bool:
+def _patient(history: View, sign: float, end: float, window: float, margin: float) -> bool:
     """Whether a metric that was better before has had time to come back (schedules with restarts)."""
     rows = history.rows
     recent = history.between(end - window, math.inf)
@@ -112,6 +140,6 @@ def _patient(history: View, sign: float, end: float, window: float, noise: float
     for n, mean, step in zip(rows.counts, rows.means, rows.ends, strict=True):
         if n >= 1 and sign * mean < best:
             best, best_step = sign * mean, float(step)
-    if level - best <= 3 * noise:
+    if level - best <= margin:
         return True
     return end - best_step >= PATIENCE_ABOVE_BEST * window
