@@ -8,7 +8,6 @@ path `.`. Empty folders don't count.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -55,7 +54,7 @@ def measure(path: str | Path) -> Measured:
         raise ProofError(
             f"{error.filename or root} vanished or never was; keep a checkpoint until it is measured"
         ) from error
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise ProofError(f"{root} can't be read: {error}") from error
 
 
@@ -76,6 +75,8 @@ def verify(checkpoint: Checkpoint) -> Measured:
 
 
 def _measure(root: Path, named: Path) -> Measured:
+    import hashlib  # here, since loading OpenSSL would double the time that importing the reporter takes
+
     total = hashlib.sha256()
     if root.is_file():
         return Measured(_add(total, ".", root), f"sha256:{total.hexdigest()}")
@@ -113,7 +114,7 @@ def _add(total: _Hash, relative: bytes | str, file: Path) -> int:
     total.update(b"%b\0%d\0" % (name, found.st_size))
     read = 0
     with file.open("rb", buffering=0) as opened:
-        while chunk := opened.read(CHUNK):
+        while read <= found.st_size and (chunk := opened.read(CHUNK)):
             read += len(chunk)
             total.update(chunk)
     if read != found.st_size:

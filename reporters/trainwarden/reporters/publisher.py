@@ -114,6 +114,8 @@ class _Publisher:
                     await self._pump(link)
                 except LinkError as error:
                     self._lost(error)
+                except Exception as error:
+                    self._worker.complaints.error("sending", error)
                 finally:
                     await link.close()
             if not self._over():
@@ -173,7 +175,7 @@ class _Publisher:
         if not entries and self._backlog_due():
             now = self._worker.standing
             entries = [Entry(time.time(), now.phase, now.step, now.total, now.epoch, now.epochs, {})]
-        return [self._outgoing(entry) for entry in entries]
+        return [outgoing for entry in entries if (outgoing := self._numbered(entry)) is not None]
 
     def _backlog_due(self) -> bool:
         if len(self._backlog):
@@ -181,9 +183,16 @@ class _Publisher:
         heartbeat = time.monotonic() - self._spoken >= self._worker.heartbeat_seconds
         return heartbeat and self._worker.deadline is None
 
+    def _numbered(self, entry: Entry) -> _Outgoing | None:
+        try:
+            return self._outgoing(entry)
+        except Exception as error:
+            self._worker.complaints.error("encoding a report", error)
+            return None
+
     def _outgoing(self, entry: Entry) -> _Outgoing:
         worker = self._worker
-        metrics, nonfinite = finite(entry.metrics)
+        metrics, nonfinite = finite(entry.metrics, worker.complaints)
         report, data = fit(
             Report(
                 run=worker.run,

@@ -19,6 +19,8 @@ MAX_NAME = 256
 
 MAX_STEP = 2**63 - 1
 
+_BEYOND = "metric {name!r} refused: an integer beyond the range of floats"
+
 
 class RefusedError(ValueError):
     """A value is not a number that can be read without waiting. Its `kind` groups refusals for the log."""
@@ -33,7 +35,7 @@ def metrics(given: Mapping[object, object], complaints: Complaints) -> dict[str,
     kept: dict[str, float] = {}
     for name, value in given.items():
         if not isinstance(name, str) or not name:
-            complaints.add("metric name", f"metric named {name!r} dropped: a text of 1 character or more is right")
+            complaints.add("metric name", f"metric named {name!r} refused: a text of 1 character or more is right")
             continue
         try:
             kept[name[:MAX_NAME]] = metric(name, value)
@@ -52,10 +54,8 @@ def metric(name: str, value: object) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise RefusedError(
-                "metric value", f"metric {name!r} dropped: an integer beyond the range of floats"
-            ) from None
-    return _read(f"metric {name!r}", value)
+            raise RefusedError("metric value", _BEYOND.format(name=name)) from None
+    return _read(f"metric {name!r}", value, "metric value")
 
 
 def whole(what: str, value: object) -> int:
@@ -66,7 +66,7 @@ def whole(what: str, value: object) -> int:
     """
     number: object = value
     if not isinstance(value, int):
-        read = _read(what, value)
+        read = _read(what, value, what)
         if not read.is_integer():
             raise RefusedError(what, f"{what} {value!r} refused: a whole number of zero or more is right")
         number = read
@@ -84,17 +84,17 @@ def finite_number(what: str, value: object) -> float:
     Raises:
         RefusedError: It is no finite number, or lies on an accelerator.
     """
-    number = float(value) if isinstance(value, int | float) else _read(what, value)
+    number = float(value) if isinstance(value, int | float) else _read(what, value, what)
     if not math.isfinite(number):
         raise RefusedError(what, f"{what} {value!r} refused: a finite number is right")
     return number
 
 
-def _read(what: str, value: object) -> float:
+def _read(what: str, value: object, kind: str) -> float:
     if not _on_host(value):
         raise RefusedError(
             "accelerator tensor",
-            f"{what} dropped: it lies on {_device(value)}, and reading it would make the training wait for it. "
+            f"{what} refused: it lies on {_device(value)}, and reading it would make the training wait for it. "
             "Hand over loss.item() where you can afford the wait (docs/reporter.md shows a way without)",
         )
     item = getattr(value, "item", None)
@@ -103,8 +103,8 @@ def _read(what: str, value: object) -> float:
         if isinstance(number, Real):
             return float(number)
     except Exception as error:
-        raise RefusedError("metric value", f"{what} dropped: a {_kind(value)} can't be read: {error}") from error
-    raise RefusedError("metric value", f"{what} dropped: it is a {_kind(value)}; a single number is right")
+        raise RefusedError(kind, f"{what} refused: a {_kind(value)} can't be read: {error}") from error
+    raise RefusedError(kind, f"{what} refused: it is a {_kind(value)}; a single number is right")
 
 
 def _device(value: object) -> str:
@@ -129,13 +129,18 @@ def _kind(value: object) -> str:
         return name
 
 
-def finite(values: Mapping[str, float]) -> tuple[dict[str, float], dict[str, str]]:
+def finite(values: Mapping[str, float], complaints: Complaints) -> tuple[dict[str, float], dict[str, str]]:
     """Split metrics into finite ones and the names of what the others are on the wire."""
     good: dict[str, float] = {}
     odd: dict[str, str] = {}
     for name, value in values.items():
-        if math.isfinite(value):
-            good[name] = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            complaints.add("metric value", _BEYOND.format(name=name))
+            continue
+        if math.isfinite(number):
+            good[name] = number
         else:
-            odd[name] = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+            odd[name] = "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     return good, odd
