@@ -1,0 +1,277 @@
+"""Every expression gives the same answer on both engines, and what it can't answer is unknown, never false."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainwarden.policies.expressions.engines import engine
+from trainwarden.policies.expressions.errors import ExpressionError
+from trainwarden.policies.expressions.protocol import CelValue, Limits, Outcome, UnknownValueError
+from trainwarden.policies.vocabulary import Type
+
+ENGINES: tuple[Literal["cpp", "python"], ...] = ("cpp", "python")
+UNKNOWN = object()
+VARIABLES = {"watched": Type.STRING, "limit": Type.DOUBLE, "unset": Type.INT}
+
+
+class FakeScope:
+    """One run with known values. `bad` is NaN at its newest step."""
+
+    values: Mapping[str, CelValue] = {
+        "job.name": "llama",
+        "job.gpus": 8,
+        "job.gpuHours": 12.5,
+        "job.labels": {"tier": "dev"},
+        "now": datetime(2026, 1, 1, 12, tzinfo=UTC),
+        "progress.percent": 50.0,
+        "progress.sinceBest": timedelta(hours=2, seconds=1),
+        "progress.sinceStep": timedelta(minutes=11),
+        "progress.step": 5,
+        "progress.totalSteps": 10,
+    }
+    metrics: Mapping[str, float] = {"loss": 3.0, "eval/loss": 2.5, "zero": 0.0}
+
+    def variable(self, name: str) -> CelValue:
+        if name not in self.values:
+            raise UnknownValueError(f"{name} has no value")
+        return self.values[name]
+
+    def metric(self, name: str) -> float:
+        if name == "bad":
+            raise UnknownValueError("metrics.bad is NaN at step 120")
+        if name not in self.metrics:
+            raise UnknownValueError(f"{name} was never reported")
+        return self.metrics[name]
+
+    def metric_names(self) -> frozenset[str]:
+        return frozenset([*self.metrics, "bad"])
+
+    def call(self, function: str, arguments: tuple[CelValue, ...]) -> CelValue:
+        if function == "plateau":
+            return arguments[0] == "loss"
+        if function == "nonFinite":
+            return arguments[0] == "bad"
+        if function == "mean":
+            return 2.5
+        raise UnknownValueError(f"{function} has too little history")
+
+
+def evaluate(source: str, which: Literal["cpp", "python"], limits: Limits | None = None) -> Outcome:
+    expression = engine(which, limits).compile(source, field="when", result=None, variables=VARIABLES)
+    return expression.evaluate(FakeScope(), {"watched": "loss", "limit": 2.0, "unset": UnknownValueError("no total")})
+
+
+@pytest.mark.parametrize("which", ENGINES)
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("metrics.loss > 2", True),
+        ("metrics.loss > 2.0", True),
+        ("2 < metrics.loss", True),
+        ("metrics.loss == 3", True),
+        ("3 != metrics.loss", False),
+        ("metrics.loss > variables.limit", True),
+        ("progress.percent < 95", True),
+        ("job.gpus >= 4 && job.gpuHours > 10", True),
+        ('progress.sinceStep > duration("10m")', True),
+        ('"loss" in metrics', True),
+        ('"bad" in metrics', True),
+        ('"absent" in metrics', False),
+        ("has(metrics.loss) && has(job.labels.tier)", True),
+        ('metrics["eval/loss"] < 3', True),
+        ('"x" in metrics ? metrics.x > 1.0 : metrics.loss > 1.0', True),
+        ('metrics.exists(m, m.startsWith("loss") && metrics[m] > 2.0)', True),
+        ("metrics.exists(m, nonFinite(m))", True),
+        ("metrics.exists(m, metrics[m] > 5.0)", UNKNOWN),
+        ("size(metrics) == 4 && metrics.size() == 4", True),
+        ('"tier" in job.labels && job.labels["tier"] == "dev"', True),
+        ('job.labels.tier == "dev"', True),
+        ('job.labels.absent == "dev"', UNKNOWN),
+        ('plateau(variables.watched, duration("2h")) && progress.percent < 95.0', True),
+        ('plateau("loss", 500)', True),
+        ('plateau("loss", 500, "higher")', True),
+        ("metrics.bad > 2", UNKNOWN),
+        ("metrics.bad <= 2.0", UNKNOWN),
+        ("!(metrics.bad <= 2.0)", UNKNOWN),
+        ("false && metrics.bad > 2", False),
+        ("metrics.bad > 2 && false", False),
+        ("metrics.bad > 2 || true", True),
+        ('metrics.bad > 2 || nonFinite("bad")', True),
+        ("progress.percent > 10 ? metrics.loss > 2 : metrics.bad > 1", True),
+        ("metrics.zero / metrics.zero > 1.0", UNKNOWN),
+        ("!(metrics.zero / metrics.zero > 1.0)", UNKNOWN),
+        ("metrics.loss / metrics.zero > 1.0", UNKNOWN),
+        ("metrics.loss / metrics.zero", UNKNOWN),
+        ("1e308 * 10.0 > 1.0", UNKNOWN),
+        ('double("nan") > 1.0', UNKNOWN),
+        ("variables.unset > 1", UNKNOWN),
+        ("variables.unset > 1 || job.gpus > 1", True),
+        ("progress.eta > duration('1h')", UNKNOWN),
+        ("progress.step / progress.totalSteps == 0", True),
+        ("double(progress.step) / double(progress.totalSteps) == 0.5", True),
+        ("-7 / 2 == -3 && -7 % 3 == -1", True),
+        ("1 / 0 == 1", UNKNOWN),
+        ("9223372036854775807 + 1 > 0", UNKNOWN),
+        ("[1, 2][5] == 1", UNKNOWN),
+        ('now + duration("1h") > timestamp("2026-01-01T12:30:00Z")', True),
+        ('now.getHours("Europe/Berlin") == 13 && now.getHours() == 12', True),
+        ("now.getDayOfWeek() == 4 && now.getMonth() == 0", True),
+        ("[1, 2, 3].exists(x, x > 2) && [1, 2, 3].all(x, x > 0)", True),
+        ("[1, 2, 3].map(x, x * 2).exists_one(x, x == 4)", True),
+        ("[1, 2, 3].filter(x, x > 1).size() == 2", True),
+        ('job.name in ["llama", "gpt"] && 1 in [1.0, 2.5]', True),
+        ('"abc".matches("^a.c$") && "abc".contains("b") && "abc".endsWith("c")', True),
+        ('mean("loss", duration("1h")) < 3', True),
+        ('slope("loss", 100) < 0.0', UNKNOWN),
+        ('"\\u65e5\\u672c \\n $" == "日本 \\n $"', True),
+        ("string(progress.sinceBest)", "7201s"),
+        ("human(progress.sinceBest)", "2h"),
+        ("string(2.5) + string(3.0) + string(true) + string(7) + string(now)", "2.53true72026-01-01T12:00:00Z"),
+        (
+            '"no progress in " + variables.watched + " for " + string(progress.sinceBest)',
+            "no progress in loss for 7201s",
+        ),
+    ],
+)
+def test_an_expression_gives_its_value_or_unknown(source: str, value: object, which: Literal["cpp", "python"]) -> None:
+    outcome = evaluate(source, which)
+
+    if value is UNKNOWN:
+        assert outcome.value is None
+        assert outcome.unknown
+    else:
+        assert (outcome.value, outcome.unknown) == (value, "")
+
+
+@pytest.mark.parametrize("which", ENGINES)
+def test_unknown_says_what_is_missing(which: Literal["cpp", "python"]) -> None:
+    assert evaluate("metrics.bad > 2", which).unknown == "metrics.bad is NaN at step 120"
+    assert evaluate("metrics.exists(m, metrics[m] > 5.0)", which).unknown == "metrics.bad is NaN at step 120"
+    assert evaluate("1 / 0 == 1", which).unknown == "division by zero"
+
+
+@pytest.mark.parametrize("which", ENGINES)
+def test_what_was_used_is_told_as_written(which: Literal["cpp", "python"]) -> None:
+    outcome = evaluate('metrics["loss"] > 2 && plateau(variables.watched, duration("2h"))', which)
+
+    assert outcome.used == {
+        'metrics["loss"]': 3.0,
+        "variables.watched": "loss",
+        'plateau(variables.watched, duration("2h"))': True,
+    }
+
+
+@pytest.mark.parametrize("which", ENGINES)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('metrics.loss > "2"', "when:1:1: double > string; write the number without quotes"),
+        ("los > 2", "when:1:1: unknown name 'los'; names are job, progress, checkpoint, budget, metrics, now"),
+        ("job.gpu > 3", "when:1:1: unknown name 'job.gpu'; did you mean job.gpus?"),
+        ("true &&\n  plataeu('loss', 5)", "when:2:3: unknown function 'plataeu'; did you mean plateau?"),
+        ('variables.wached == "x"', "when:1:1: unknown variable 'variables.wached'; did you mean watched?"),
+        ('watched == "x"', "when:1:1: unknown name 'watched'; write variables.watched"),
+        ("metrics.loss = 2", "when:1:14: '= 2' where it can't stand; compare with =="),
+        ("progress.sinceStep > 10", 'when:1:1: duration > int; write a duration as duration("10m")'),
+        ("progress.step + 1.5 > 2.0", "when:1:1: int + double; write double(...) around the int"),
+        ("1 && true", "when:1:1: 1 is an int; && joins bools: compare it with something"),
+        ('"x".matches("(")', "when:1:13: the pattern '('; RE2 says: missing ): ("),
+        ("", "when:1:1: an empty expression; write one, such as metrics.loss > 2"),
+        ("metrics.loss", "when:1:1: a double; a bool is right here: compare it with something"),
+        (
+            'duration("2d") > duration("1h")',
+            'when:1:1: the duration \'2d\'; write hours, minutes and seconds, such as "1h30m" (CEL has no days: "48h")',
+        ),
+    ],
+)
+def test_a_wrong_expression_is_refused_with_place_and_remedy(
+    source: str, message: str, which: Literal["cpp", "python"]
+) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        engine(which).compile(source, field="when", result=Type.BOOL, variables=VARIABLES)
+
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("which", ENGINES)
+@pytest.mark.parametrize(
+    "source",
+    ["(" * 200 + "1" + ")" * 200, "!" * 500 + "true", "1" + " + 1" * 400, "x" * 3000, "[" * 3000, '"' * 999],
+    ids=["brackets", "negations", "sum", "length", "lists", "quotes"],
+)
+def test_an_expression_over_its_limits_is_refused(source: str, which: Literal["cpp", "python"]) -> None:
+    with pytest.raises(ExpressionError):
+        engine(which).compile(source, field="when", result=None, variables={})
+
+
+@pytest.mark.parametrize("which", ENGINES)
+def test_long_chains_of_conditions_are_no_nesting(which: Literal["cpp", "python"]) -> None:
+    assert evaluate(" && ".join(["job.gpus > 1"] * 100), which).value is True
+
+
+def test_a_comprehension_that_takes_too_long_is_unknown() -> None:
+    nested = "[1,2,3,4,5,6,7,8,9].all(x, [1,2,3,4,5,6,7,8,9].all(y, x + y > 0))"
+
+    assert evaluate(nested, "python", Limits(seconds=1e-9)).unknown.startswith("the evaluation took longer")
+    assert evaluate(nested, "python").value is True
+
+
+@pytest.mark.parametrize("which", ENGINES)
+def test_a_comprehension_over_too_many_names_is_unknown(which: Literal["cpp", "python"]) -> None:
+    outcome = evaluate("metrics.exists(a, metrics.all(b, a == b))", which, Limits(iterations=15))
+
+    assert outcome.unknown == "a comprehension over 4 names would take more than 15 steps"
+
+
+ATOMS = [
+    "metrics.loss",
+    "metrics.bad",
+    "metrics.zero",
+    "progress.percent",
+    "job.gpus",
+    "progress.step",
+    "2",
+    "2.5",
+    "0",
+]
+numbers = st.sampled_from(ATOMS) | st.builds(
+    "({} {} {})".format, st.sampled_from(ATOMS[:4]), st.sampled_from("+-*/"), st.sampled_from(ATOMS[:4])
+)
+comparisons = st.builds(
+    "{} {} {}".format, numbers, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), numbers
+) | st.sampled_from(["true", "false", 'plateau("loss", 5)', 'nonFinite("bad")', '"bad" in metrics', 'spike("loss", 9)'])
+conditions = st.recursive(
+    comparisons,
+    lambda inner: (
+        st.builds("({} && {})".format, inner, inner)
+        | st.builds("({} || {})".format, inner, inner)
+        | st.builds("!({})".format, inner)
+        | st.builds("({} ? {} : {})".format, inner, inner, inner)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(conditions)
+def test_both_engines_agree_on_any_condition(source: str) -> None:
+    fast, plain = evaluate(source, "cpp"), evaluate(source, "python")
+
+    assert fast.value == plain.value
+    assert bool(fast.unknown) == bool(plain.unknown)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=60) | st.text("metrics.los()[]&|!<>=\"'0123456789 +-*/?:", max_size=60))
+def test_no_text_breaks_the_checker(source: str) -> None:
+    for which in ENGINES:
+        try:
+            evaluate(source, which)
+        except ExpressionError as refused:
+            assert refused.remedy
