@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 MARGIN = 2  # steps from the step done to the border: one may be passed while the gate is being raised
 _FAULTS = 3  # failed polls in a row after which the store counts as gone
 _FAREWELL = 2.0  # seconds that `leave` waits for the thread
+_LAST_SAVE = 10.0  # seconds that rank 0 waits at the end of its training for the others' part of the last save
 
 
 class Store(Protocol):
@@ -198,8 +199,15 @@ class Agreement:
                 self._gatherings.append(_Gathering(topic, time.monotonic() + within, then))
         self._send(f"t/{topic}/{self.rank}", problem or "ok")
 
-    def leave(self) -> None:
-        """This rank's training has ended: it will pass no border any more. Waits two seconds at most."""
+    def leave(self, *, patient: bool = False) -> None:
+        """This rank's training has ended: it will pass no border any more. Waits two seconds at most.
+
+        Args:
+            patient: Wait ten seconds more for the other ranks' part of a save that is not complete yet.
+        """
+        if patient:
+            with self._news:
+                self._news.wait_for(lambda: not self._gatherings or self._gone, _LAST_SAVE)
         atexit.unregister(self.leave)
         self._leaving.set()
         self._wake.set()
@@ -207,6 +215,8 @@ class Agreement:
             self._news.notify_all()
         thread = self._thread
         if thread is None:
+            if patient:
+                self.poll()
             self._say_farewell()
         elif thread is not threading.current_thread():
             thread.join(_FAREWELL)
@@ -359,9 +369,10 @@ class Agreement:
                 problem = f"{self._ranks_without(f't/{gathering.topic}')} did not finish in time"
             else:
                 continue
+            gathering.then(problem)
             with self._news:
                 self._gatherings.remove(gathering)
-            gathering.then(problem)
+                self._news.notify_all()
 
     def _ranks_without(self, prefix: str) -> str:
         missing = [rank for rank in range(self.world) if not self._store.check([f"{prefix}/{rank}"])]

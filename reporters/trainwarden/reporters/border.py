@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -24,6 +25,7 @@ __all__ = ["Order", "StepBorder"]
 
 log = logging.getLogger(__name__)
 
+_GLANCE = 0.05  # seconds between two looks whether a proof is there
 _agreements = 0  # made by this process; the same count on all ranks, since all run the same program
 
 
@@ -34,6 +36,7 @@ class Order:
     command: Command
     agreed: Agreed | None = field(default=None, repr=False)
     answered: bool = False
+    told: bool = False  # to the commands, whichever way
     lost: bool = False  # the save failed, so there is nothing to hold for
 
     @property
@@ -125,6 +128,7 @@ class StepBorder:
                 self._lost(order, problem)
             elif order is not None:
                 self._commands.saved(order.command, path=place, step=step)
+                order.told = True
             else:
                 self._reporter.checkpoint_saved(place, step=step)
 
@@ -148,13 +152,17 @@ class StepBorder:
         if order is None:
             log.warning("checkpoint not announced reason=%s", problem)
             return
-        order.lost = True
         self._commands.failed(order.command, problem)
+        order.lost = order.told = True
 
     def hold(self) -> None:
         """Stay at the step border for as long as the order asks for; on all ranks. Closes the order."""
         order, self._order = self._order, None
-        if order is None or not order.command.hold:
+        if order is None:
+            return
+        if not order.command.hold:
+            if order.stop and self.rank == 0:
+                self._wait_for_proof(order)
             return
         if order.agreed is None or self._agreement is None:
             if not order.lost:
@@ -165,14 +173,24 @@ class StepBorder:
         else:
             self._agreement.wait_for_hold_end(order.agreed)
 
-    def close(self, reason: str = "training has ended") -> None:
-        """No more borders will be reached: what is open is answered `failed`."""
+    def _wait_for_proof(self, order: Order) -> None:
+        """Before a training ends that was told to: otherwise its process would be gone before it has answered."""
+        until = time.monotonic() + order.command.timeout
+        while time.monotonic() < until and not (order.told and self._commands.settled()):
+            time.sleep(_GLANCE)
+
+    def close(self, reason: str = "") -> None:
+        """No more borders will be reached: what is open is answered `failed`.
+
+        Args:
+            reason: Why training has failed; "" when it has ended well, so that a save may still be completed.
+        """
         order, self._order = self._order, None
         if order is not None and not order.answered and self.rank == 0:
             order.answered = order.lost = True
-            self._commands.failed(order.command, reason)
+            self._commands.failed(order.command, reason or "training has ended")
         if self._agreement is not None:
-            self._agreement.leave()
+            self._agreement.leave(patient=not reason)
 
 
 def _distributed() -> Any:

@@ -87,7 +87,7 @@ class TrainwardenCallback(Callback):  # type: ignore[misc]  # lightning is not f
         if readback is not None:
             readback.flush(wait=error is None)
         if border is not None:
-            border.close("training has ended" if error is None else f"training failed with {type(error).__name__}")
+            border.close("" if error is None else f"training failed with {type(error).__name__}")
         if reporter is None:
             return
         if error is None:

@@ -207,9 +207,7 @@ class TrainingLoop:
             self._report(self.step, metrics)
         self._flush(wait=error is None)
         if self._border is not None:
-            self._border.close(
-                "training has ended" if error is None else f"training failed with {type(error).__name__}"
-            )
+            self._border.close("" if error is None else f"training failed with {type(error).__name__}")
         self.reporter.__exit__(None if error is None else type(error), error, None)
 
     def __enter__(self: Loop) -> Loop:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
 
-from trainwarden.reporters import Reporter, ending
+from trainwarden.reporters import Reporter
 from trainwarden.reporters.border import Order, StepBorder
+from trainwarden.reporters.ending import Watch
 from trainwarden.reporters.wire import Phase
 
 __all__ = ["AutomaticCallback", "TrainwardenCallback"]
@@ -44,6 +46,7 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         self._given = reporter
         self._reporter: Reporter | None = None
         self._border: StepBorder | None = None
+        self._watch: Watch | None = None
         self._state: Callable[[], TrainerState | None] = _no_state
         self._phase: Phase = "init"
         self._asked_at = -1  # step after which `should_save` was set for an order
@@ -75,7 +78,7 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         self._enter("train")
         self._border = StepBorder(reporter, step=state.global_step, world=args.world_size)
         self._asked_at = -1
-        ending.watch(self)
+        self._watch = Watch(self, partial(_fail, reporter, self._border))
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """End the run: `done`, at whatever step it stopped."""
@@ -89,14 +92,12 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
     def end_failed(self, reason: str) -> None:
         """End the run that is open, if any, as failed."""
         reporter, border = self._forget()
-        if border is not None:
-            border.close(reason)
-        if reporter is not None:
-            reporter.fail(reason)
-            reporter.close()
+        _fail(reporter, border, reason)
 
     def _forget(self) -> tuple[Reporter | None, StepBorder | None]:
-        ending.forget(self)
+        if self._watch is not None:
+            self._watch.done()
+        self._watch = None
         reporter, border = self._reporter, self._border
         self._reporter = self._border = None
         _reporting.discard(self)
@@ -217,6 +218,14 @@ class AutomaticCallback(TrainwardenCallback):
         if self._due:
             self._due = False
             self._begin(args, state)
+
+
+def _fail(reporter: Reporter | None, border: StepBorder | None, reason: str) -> None:
+    if border is not None:
+        border.close(reason)
+    if reporter is not None:
+        reporter.fail(reason)
+        reporter.close()
 
 
 def _no_state() -> None:
