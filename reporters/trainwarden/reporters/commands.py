@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from trainwarden.reporters.complaints import logger
 from trainwarden.reporters.wire import Checkpoint, Command, Operation, Reply, WireError, decode_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Commands", "HoldEnd", "ReplyTo"]
 

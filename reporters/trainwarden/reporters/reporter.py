@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwarden.reporters import values
 from trainwarden.reporters.ambient import Recording, ambient
@@ -21,6 +18,10 @@ from trainwarden.reporters.identity import HOSTS, NAMESPACE_MOUNT, Identity, Unk
 from trainwarden.reporters.inbox import Standing
 from trainwarden.reporters.wire import Phase
 from trainwarden.reporters.worker import Worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
 
 __all__ = ["Reporter", "resume_from"]
 
@@ -302,6 +303,8 @@ class _Nats:
 def _identity(
     namespace: str | None, job: str | None, rank: int | None, world: int | None, *, recorded: bool
 ) -> Identity:
+    import socket  # here, since an inactive reporter needs none of it
+
     return identify(
         {"TRAINWARDEN_JOB": "recorded", **os.environ} if recorded else os.environ,
         pod=socket.gethostname(),
@@ -315,6 +318,8 @@ def _identity(
 
 
 def _text_of(path: str) -> str:
+    from pathlib import Path
+
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

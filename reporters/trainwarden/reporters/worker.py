@@ -16,7 +16,6 @@ from trainwarden.reporters.commands import Commands
 from trainwarden.reporters.complaints import Complaints, logger
 from trainwarden.reporters.identity import Identity
 from trainwarden.reporters.inbox import Inbox, Standing
-from trainwarden.reporters.proof import ProofError, measure
 from trainwarden.reporters.wire import Checkpoint, Phase
 
 if TYPE_CHECKING:
@@ -178,6 +177,8 @@ class Worker:
             self.flushed()
 
     def _measure(self, path: str, step: int) -> Checkpoint | str:
+        from trainwarden.reporters.proof import ProofError, measure
+
         try:
             found = measure(path)
         except ProofError as error:
