@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from trainwarden.policies.decision import Window
 from trainwarden.policies.detectors.divergence import diverges, non_finite_for_good
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainwarden.policies.run import RunState
     from trainwarden.policies.scope import RunScope
 
-__all__ = ["EARLY_PERCENT", "FUNCTIONS_BY_NAME", "GRAINS", "MOST_MEMOS", "Memo", "Question"]
+__all__ = ["AT_ONCE", "EARLY_PERCENT", "FUNCTIONS_BY_NAME", "GRAINS", "MOST_MEMOS", "Memo", "Question"]
 
 GRAINS = 128
 """An answer over a window is computed again after a 128th of the window has passed."""
@@ -36,31 +36,47 @@ EARLY_PERCENT = 10.0
 MOST_MEMOS = 1024
 """Answers that are remembered for a run."""
 
-T = TypeVar("T")
+WINDOW_PLACES = {"overfitting": 2, "throughputDrop": 0}
+"""Place of the window among the arguments, where it is not the second."""
+
+AT_ONCE = frozenset({"age", "best", "nonFinite", "sinceBest", "spike", "stepsSinceBest"})
+"""Functions that are answered afresh each time."""
 
 
 class Memo:
-    """An answer over a window, and how long it holds."""
+    """An answer over a window, how it was found, and for how long it holds."""
 
-    __slots__ = ("cell", "series", "value", "versions")
+    __slots__ = ("_by_time", "_cell", "_scale", "_series", "_versions", "value", "windows")
 
-    def __init__(self, cell: int, series: tuple[Series, ...], value: object) -> None:
-        self.cell = cell
-        self.series = series
-        self.versions = tuple(each.version for each in series)
+    def __init__(self, question: Question, value: object) -> None:
+        length, self._by_time = question.window(question.window_at)
+        self._scale = GRAINS / length
+        self._series = tuple(question.used)
+        self._versions = tuple([each.version for each in self._series])
+        self._cell = int(question.end(by_time=self._by_time) * self._scale)
         self.value = value
+        self.windows = tuple(question.windows)
+
+    def holds(self, passed: float, step: int) -> bool:
+        """Whether history has not changed, and less than a 128th of the window has passed."""
+        if int((passed if self._by_time else step) * self._scale) != self._cell:
+            return False
+        return all(each.version == version for each, version in zip(self._series, self._versions, strict=True))
 
 
 class Question:
     """One call of a function: its arguments, read, and the history it is about."""
 
-    __slots__ = ("arguments", "function", "run", "scope")
+    __slots__ = ("arguments", "function", "run", "scope", "used", "window_at", "windows")
 
     def __init__(self, scope: RunScope, run: RunState, function: str, arguments: tuple[CelValue, ...]) -> None:
         self.scope = scope
         self.run = run
         self.function = function
         self.arguments = arguments
+        self.used: list[Series] = []  # histories that the answer rests on
+        self.windows: list[Window] = []  # stretches of them that were looked at
+        self.window_at = WINDOW_PLACES.get(function, 1)  # place of the window among the arguments
 
     def text(self, at: int) -> str:
         """A metric's name."""
@@ -98,6 +114,7 @@ class Question:
         """History of the metric named there, up to date and not empty of numbers."""
         name = self.text(at)
         series = self.scope.series(name)
+        self.used.append(series)
         if not series.streak:
             self.scope.check_recent(name, series)
         return series
@@ -110,71 +127,52 @@ class Question:
             raise UnknownValueError(f"{self.text(at)} is {odd.text} at step {odd.step}; {self.function} needs numbers")
         return series
 
-    def end(self, series: Series, by_time: bool) -> float:
-        """Where windows over a series end now: the running time, or the newest step."""
-        return self.scope.passed if by_time else float(max(self.run.step() or 0, series.newest_step()))
+    def end(self, *, by_time: bool) -> float:
+        """Where windows end now: the running time, or the step."""
+        return self.scope.passed if by_time else float(self.run.step() or 0)
 
-    def view(self, series: Series, *, at: int = 1) -> View:
-        """What was reported in the window, noted for the evidence."""
-        length, by_time = self.window(at)
-        start = self.end(series, by_time) - length
+    def view(self, series: Series) -> View:
+        """What was reported in the window."""
+        length, by_time = self.window(self.window_at)
+        start = self.end(by_time=by_time) - length
         return series.since_time(start) if by_time else series.since_step(int(start))
 
-    def looked_at(self, metric: str, view: View) -> Window:
-        """The evidence of a view; at least one point is in it."""
-        return Window(
-            metric=metric,
-            from_step=round(view.first_step),
-            to_step=view.last_step,
-            from_time=self.run.moment(view.first_time),
-            to_time=self.run.moment(view.last_time),
-            points=view.points,
+    def looked_at(self, metric: str, view: View) -> None:
+        """Note a view for the evidence; at least one point is in it."""
+        self.windows.append(
+            Window(
+                metric=metric,
+                from_step=round(view.first_step),
+                to_step=view.last_step,
+                from_time=self.run.moment(view.first_time),
+                to_time=self.run.moment(view.last_time),
+                points=view.points,
+            )
         )
+
+    def remember(self, key: tuple[str, tuple[CelValue, ...]], value: object) -> Memo:
+        """Keep an answer for as long as it holds."""
+        memos = self.run.memos
+        if len(memos) >= MOST_MEMOS:
+            memos.clear()
+        memo = memos[key] = Memo(self, value)
+        return memo
 
     def too_few(self, name: str, found: int, needed: int) -> UnknownValueError:
         """That a window holds too few values."""
-        length, by_time = self.window()
+        length, by_time = self.window(self.window_at)
         span = ago(length) if by_time else f"{length:g} steps"
         values = "value" if found == 1 else "values"
         return UnknownValueError(f"only {found} {values} of {name} in the last {span}; {self.function} needs {needed}")
 
-    def windowed(self, name: str, compute: Callable[[View], T], *, needed: int, at: int = 0) -> T:
-        """An answer over the window, computed again only after a part of it has passed or history has changed."""
-        series = self.finite(at)
-
-        def answer() -> tuple[T, Window]:
-            view = self.view(series)
-            if view.points < needed or len(view) < min(needed, 2):
-                raise self.too_few(name, view.points, needed)
-            return compute(view), self.looked_at(name, view)
-
-        value, window = self.remembered((series,), answer)
-        self.scope.looked_at(window)
-        return value
-
-    def remembered(self, series: tuple[Series, ...], compute: Callable[[], T]) -> T:
-        """What `compute` gave, or the reason it gave for none, for as long as a 128th of the window lasts."""
-        length, by_time = self.window(1 if self.function != "throughputDrop" else 0)
-        cell = int(self.end(series[0], by_time) * GRAINS / length)
-        key = (self.function, self.arguments)
-        memo = self.run.memos.get(key)
-        if (
-            memo is None
-            or memo.cell != cell
-            or memo.series != series
-            or any(each.version != version for each, version in zip(series, memo.versions, strict=True))
-        ):
-            value: object
-            try:
-                value = compute()
-            except UnknownValueError as unknown:
-                value = unknown.with_traceback(None)
-            if len(self.run.memos) >= MOST_MEMOS:
-                self.run.memos.clear()
-            memo = self.run.memos[key] = Memo(cell, series, value)
-        if isinstance(memo.value, UnknownValueError):
-            raise memo.value.with_traceback(None)
-        return memo.value  # type: ignore[return-value]
+    def windowed(self, compute: Callable[[View], float], *, needed: int) -> float:
+        """A statistic of the window of the first metric."""
+        name, series = self.text(0), self.finite()
+        view = self.view(series)
+        if view.points < needed or len(view) < min(needed, 2):
+            raise self.too_few(name, view.points, needed)
+        self.looked_at(name, view)
+        return compute(view)
 
 
 def _plateau(question: Question) -> bool:
@@ -184,17 +182,11 @@ def _plateau(question: Question) -> bool:
     if percent is not None and percent < EARLY_PERCENT:
         raise UnknownValueError(f"only {percent:.1f} % of the plan is done; plateau needs {EARLY_PERCENT:g} %")
 
-    def judge() -> tuple[bool, Window]:
-        view = _dense_enough(question, name, series)
-        end = float(view.last_step)
-        span = end - view.first_step
-        return plateaus(series.whole(), span, opening=series.opening, end=end, higher=higher).found, question.looked_at(
-            name, view
-        )
-
-    found, window = question.remembered((series,), judge)
-    question.scope.looked_at(window)
-    return found
+    view = _dense_enough(question, name, series)
+    question.looked_at(name, view)
+    end = float(view.last_step)
+    span = end - view.first_step
+    return plateaus(series.whole(), span, opening=series.opening, end=end, higher=higher).found
 
 
 def _dense_enough(question: Question, name: str, series: Series) -> View:
@@ -205,7 +197,7 @@ def _dense_enough(question: Question, name: str, series: Series) -> View:
     needed = LEAST_DENSE if every and length / every >= LEAST_DENSE else LEAST_SPARSE
     if view.points < needed:
         raise question.too_few(name, view.points, needed)
-    lasted = question.end(series, by_time) - (series.first_time if by_time else series.first_step)
+    lasted = question.end(by_time=by_time) - (series.first_time if by_time else series.first_step)
     span = view.last_time - view.first_time if by_time else view.last_step - view.first_step
     unit = ago if by_time else (lambda steps: f"{steps:g} steps")
     if lasted < 1.5 * length:
@@ -247,19 +239,15 @@ def _divergence(question: Question) -> bool:
     if series.streak:
         raise UnknownValueError(f"{name} is not finite at step {series.nonfinite.step if series.nonfinite else 0}")
 
-    def judge() -> tuple[bool, Window]:
-        view = question.view(series)
-        if view.points < LEAST_SPARSE:
-            raise question.too_few(name, view.points, LEAST_SPARSE)
-        end = float(view.last_step)
-        span = end - view.first_step
-        if series.count - view.points < LEAST_SPARSE:
-            raise UnknownValueError(f"only {series.count - view.points} values of {name} before the window")
-        return diverges(series.whole(), span, end=end, higher=higher), question.looked_at(name, view)
-
-    found, window = question.remembered((series,), judge)
-    question.scope.looked_at(window)
-    return found
+    view = question.view(series)
+    if view.points < LEAST_SPARSE:
+        raise question.too_few(name, view.points, LEAST_SPARSE)
+    before = series.count - view.points
+    if before < LEAST_SPARSE:
+        raise UnknownValueError(f"only {before} values of {name} before the window; divergence needs {LEAST_SPARSE}")
+    question.looked_at(name, view)
+    end = float(view.last_step)
+    return diverges(series.whole(), end - view.first_step, opening=series.opening, end=end, higher=higher)
 
 
 def _non_finite(question: Question) -> bool:
@@ -267,73 +255,62 @@ def _non_finite(question: Question) -> bool:
 
 
 def _spike(question: Question) -> bool:
+    """The baseline is remembered as answers are; the newest value is compared each time."""
     name, higher, series = question.text(0), question.higher(2), question.finite()
-
-    def judge() -> tuple[Baseline, Window]:
+    key = ("spike's baseline", question.arguments)
+    memo = question.run.memos.get(key)
+    if memo is None or not memo.holds(question.scope.passed, question.run.step() or 0):
         view = question.view(series)
         before = view.between(-1.0, float(series.newest_step()))
         if before.points < SPIKE_LEAST:
             raise question.too_few(name, before.points, SPIKE_LEAST)
-        return baseline(before), question.looked_at(name, view)
-
-    usual, window = question.remembered((series,), judge)
-    question.scope.looked_at(window)
+        question.looked_at(name, view)
+        memo = question.remember(key, baseline(before))
+    question.windows[:] = memo.windows
     newest = series.newest()
-    return newest is not None and usual.spikes(newest[2], higher=higher)
+    assert isinstance(memo.value, Baseline)  # noqa: S101 - for the type checker
+    return newest is not None and memo.value.spikes(newest[2], higher=higher)
 
 
 def _overfitting(question: Question) -> bool:
     names = question.text(0), question.text(1)
     evaluation, training = question.finite(0), question.finite(1)
-
-    def judge() -> tuple[bool, tuple[Window, Window]]:
-        views = question.view(evaluation, at=2), question.view(training, at=2)
-        for name, view in zip(names, views, strict=True):
-            if view.points < LEAST_SPARSE or len(view) < 3:
-                raise question.too_few(name, view.points, LEAST_SPARSE)
-        higher = higher_is_better(names[0]), higher_is_better(names[1])
-        best = evaluation.best(higher=higher[0])
-        first = evaluation.whole().rows.means[0]
-        gained = abs(best.value - first) if best is not None else 0.0
-        windows = question.looked_at(names[0], views[0]), question.looked_at(names[1], views[1])
-        return overfits(*views, gained, higher=higher), windows
-
-    found, windows = question.remembered((evaluation, training), judge)
-    for window in windows:
-        question.scope.looked_at(window)
-    return found
+    views = question.view(evaluation), question.view(training)
+    for name, view in zip(names, views, strict=True):
+        if view.points < LEAST_SPARSE or len(view) < 3:
+            raise question.too_few(name, view.points, LEAST_SPARSE)
+        question.looked_at(name, view)
+    higher = higher_is_better(names[0]), higher_is_better(names[1])
+    best = evaluation.best(higher=higher[0])
+    gained = abs(best.value - evaluation.opening) if best is not None else 0.0
+    return overfits(*views, gained, higher=higher)
 
 
 def _throughput_drop(question: Question) -> bool:
     ratio, blocks = question.number(1), question.run.pace.blocks
-    length, by_time = question.window(0)
+    length, by_time = question.window(question.window_at)
     if not by_time or not question.run.pace.known():
         raise UnknownValueError("too few steps of this attempt were timed yet to know the pace")
-
-    def judge() -> bool:
-        start = question.scope.passed - length
-        recent = blocks.since_time(start)
-        whole = blocks.whole()
-        before = whole.between(-1.0, recent.first_step if len(recent) else float("inf"))
-        for view, where in ((recent, f"in the last {ago(length)}"), (before, f"before the last {ago(length)}")):
-            if view.points < THROUGHPUT_LEAST:
-                raise UnknownValueError(
-                    f"only {view.points} timed blocks of steps {where}; throughputDrop needs {THROUGHPUT_LEAST}"
-                )
-        return drops(before, recent, ratio)
-
-    return question.remembered((blocks,), judge)
+    question.used.append(blocks)
+    recent, whole = blocks.since_time(question.scope.passed - length), blocks.whole()
+    before = whole.between(-1.0, recent.first_step if len(recent) else math.inf)
+    for view, where in ((recent, f"in the last {ago(length)}"), (before, f"before the last {ago(length)}")):
+        if view.points < THROUGHPUT_LEAST:
+            raise UnknownValueError(
+                f"only {view.points} timed blocks of steps {where}; throughputDrop needs {THROUGHPUT_LEAST}"
+            )
+    return drops(before, recent, ratio)
 
 
 def _statistic(compute: Callable[[View], float], needed: int) -> Callable[[Question], float]:
-    return lambda question: question.windowed(question.text(0), compute, needed=needed)
+    return lambda question: question.windowed(compute, needed=needed)
 
 
 def _quantile(question: Question) -> float:
     q = question.number(2)
     if not 0 <= q <= 1:
         raise UnknownValueError(f"quantile was given q = {q:g}; 0 to 1 is right")
-    return question.windowed(question.text(0), lambda view: view.quantile(q), needed=1)
+    return question.windowed(lambda view: view.quantile(q), needed=1)
 
 
 def _change(view: View) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trainwarden.policies.decision import Window
 from trainwarden.policies.expressions.protocol import CelValue, UnknownValueError
-from trainwarden.policies.functions import FUNCTIONS_BY_NAME, Question
+from trainwarden.policies.functions import AT_ONCE, FUNCTIONS_BY_NAME, Question
 from trainwarden.policies.lengths import ago
 from trainwarden.policies.metrics import MOST_SERIES
 from trainwarden.policies.series import Series
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class RunScope:
     """Implements `expressions.protocol.Scope` for one moment. Answers are remembered, so that rules share them."""
 
-    __slots__ = ("_asked", "_windows", "now", "passed", "run")
+    __slots__ = ("_asked", "_heard", "_windows", "now", "passed", "run")
 
     now: datetime
     passed: float  # running time
@@ -36,6 +36,7 @@ class RunScope:
         self.run = run
         self.now = now
         self.passed = run.clock.now(now.timestamp())
+        self._heard: str | None = None  # why nothing that was heard holds; empty when it does
         self._windows: dict[Window, None] = {}
         self._asked: dict[tuple[str, tuple[CelValue, ...]], CelValue | UnknownValueError] = {}
 
@@ -77,24 +78,38 @@ class RunScope:
         key = (function, arguments)
         answer = self._asked.get(key)
         if answer is None:
-            try:
-                answer = FUNCTIONS_BY_NAME[function](Question(self, self.run, function, arguments))
-            except UnknownValueError as unknown:
-                answer = unknown
-            except (ArithmeticError, ValueError) as error:
-                answer = UnknownValueError(f"{function} can't be computed: {error}")
-            self._asked[key] = answer
+            answer = self._asked[key] = self._answer(key)
         if isinstance(answer, UnknownValueError):
-            raise answer
+            raise answer.with_traceback(None)
+        return answer
+
+    def _answer(self, key: tuple[str, tuple[CelValue, ...]]) -> CelValue | UnknownValueError:
+        run = self.run
+        answer: CelValue | UnknownValueError
+        try:
+            self.check_heard()
+        except UnknownValueError as unknown:
+            return unknown
+        memo = run.memos.get(key)
+        if memo is not None and memo.holds(self.passed, run.step() or 0):
+            self._windows.update(dict.fromkeys(memo.windows))
+            return memo.value  # type: ignore[return-value]
+        function, arguments = key
+        question = Question(self, run, function, arguments)
+        try:
+            answer = FUNCTIONS_BY_NAME[function](question)
+        except UnknownValueError as unknown:
+            answer = unknown.with_traceback(None)
+        except (ArithmeticError, ValueError) as error:
+            answer = UnknownValueError(f"{function} can't be computed: {error}")
+        if question.used and function not in AT_ONCE:
+            question.remember(key, answer)
+        self._windows.update(dict.fromkeys(question.windows))
         return answer
 
     def windows(self) -> tuple[Window, ...]:
         """The windows that calls have looked at, in order."""
         return tuple(self._windows)
-
-    def looked_at(self, window: Window) -> None:
-        """Note a window for the evidence."""
-        self._windows[window] = None
 
     def series(self, name: str) -> Series:
         """History of a metric that is up to date.
@@ -118,13 +133,19 @@ class RunScope:
         Raises:
             UnknownValueError: It has not begun to, or was silent for too long.
         """
+        if self._heard is None:
+            self._heard = self._why_not_heard()
+        if self._heard:
+            raise UnknownValueError(self._heard)
+
+    def _why_not_heard(self) -> str:
         run = self.run
+        where = "" if run.running() else f"; the job is {run.facts.phase}"
         if not run.located():
-            where = "" if run.running() else f"; the job is {run.facts.phase}"
-            raise UnknownValueError(f"nothing was reported in this attempt yet{where}")
+            return f"nothing was reported in this attempt yet{where}"
         if run.silent(self.now):
-            where = "" if run.running() else f"; the job is {run.facts.phase}"
-            raise UnknownValueError(f"last heard {ago(run.clock.silent_for(self.now.timestamp()))} ago{where}")
+            return f"last heard {ago(run.clock.silent_for(self.now.timestamp()))} ago{where}"
+        return ""
 
     def check_recent(self, name: str, series: Series) -> None:
         """See that a metric that used to be reported regularly still is.

@@ -14,10 +14,10 @@ from trainwarden.policies.view import Rows, View
 
 __all__ = ["BUCKETS", "EXACT", "Best", "NonFinite", "Series"]
 
-EXACT = 64
+EXACT = 48
 """Most points that are kept one by one; at least half of it always are."""
 
-BUCKETS = 80
+BUCKETS = 56
 """Most buckets that older points are merged into."""
 
 _FOLD = EXACT // 2  # points that leave the exact part together
