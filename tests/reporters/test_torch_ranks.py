@@ -18,8 +18,9 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(ROOT / "tests" / "reporters" / "ranks_program.py")
+TRAINER_PROGRAM = str(ROOT / "tests" / "reporters" / "trainer_ranks_program.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def free_port() -> int:
@@ -58,6 +59,22 @@ def test_both_ranks_save_at_the_same_step_hold_and_stop(tmp_path: Path, what: st
         assert (state, reason) == ("saved", "")
         assert digest == measure(tmp_path / f"step-{step}").digest  # proven once both ranks had written
     assert first["phases"][-1] == "done"
+
+
+@pytest.mark.parametrize("what", ["even", "slow"])
+def test_a_trainer_on_two_ranks_saves_and_stops_at_the_same_step(tmp_path: Path, what: str) -> None:
+    pytest.importorskip("transformers")
+    ended = torchrun(tmp_path, what, TRAINER_PROGRAM)
+
+    assert ended.returncode == 0, ended.stderr
+    first, second = seen(tmp_path)
+    (step,) = first["saved"]
+    assert second["saved"] == [step]
+    assert first["step"] == second["step"] == step < 100_000
+    folder = tmp_path / "out" / f"checkpoint-{step}"
+    assert {"rng_state_0.pth", "rng_state_1.pth"} <= {path.name for path in folder.iterdir()}
+    assert first["replies"] == [["saved", measure(folder).digest]]
+    assert first["end"] == ["done"]
 
 
 def test_under_torchrun_all_ends_when_a_rank_dies_during_the_hand_shake(tmp_path: Path) -> None:
