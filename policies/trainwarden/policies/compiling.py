@@ -1,0 +1,104 @@
+"""A policy with its expressions checked and compiled, ready to judge runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trainwarden.policies.decision import PolicyRef
+from trainwarden.policies.expressions.errors import ExpressionError
+from trainwarden.policies.expressions.protocol import CelEngine, Expression
+from trainwarden.policies.loading import Loaded, Place
+from trainwarden.policies.models import Policy, Rule
+from trainwarden.policies.problems import PolicyInvalidError, Problem
+from trainwarden.policies.vocabulary import Type
+
+__all__ = ["CompiledPolicy", "CompiledRule", "compile_loaded", "compile_policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """One rule, ready."""
+
+    spec: Rule
+    when: Expression
+    message: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPolicy:
+    """One policy, ready."""
+
+    policy: Policy
+    ref: PolicyRef
+    match: Expression | None
+    variables: tuple[tuple[str, Expression], ...]
+    rules: tuple[CompiledRule, ...]
+
+    @property
+    def uid(self) -> str:
+        """Identity that outlives edits of the policy."""
+        return self.ref.uid
+
+
+def compile_policy(policy: Policy, engine: CelEngine) -> CompiledPolicy:
+    """Check and compile all expressions of a policy.
+
+    Raises:
+        PolicyInvalidError: Some can't be used; it holds a Problem for each.
+    """
+    problems: list[Problem] = []
+    types: dict[str, Type] = {}
+
+    def compiled(source: str, field: str, result: Type | None) -> Expression | None:
+        try:
+            return engine.compile(source, field=field, result=result, variables=types)
+        except ExpressionError as error:
+            problems.append(Problem("", error.line, error.column, field, error.found, error.remedy))
+            return None
+
+    spec = policy.spec
+    variables: list[tuple[str, Expression]] = []
+    for index, variable in enumerate(spec.variables):
+        expression = compiled(variable.expression, f"spec.variables[{index}].expression", None)
+        if expression is not None:
+            variables.append((variable.name, expression))
+            types[variable.name] = expression.type
+    match = compiled(spec.match, "spec.match", Type.BOOL) if spec.match else None
+    rules: list[CompiledRule] = []
+    for index, rule in enumerate(spec.rules):
+        when = compiled(rule.when, f"spec.rules[{index}].when", Type.BOOL)
+        message = compiled(rule.message, f"spec.rules[{index}].message", Type.STRING) if rule.message else None
+        if when is not None:
+            rules.append(CompiledRule(rule, when, message))
+    if problems:
+        raise PolicyInvalidError(problems)
+    meta = policy.metadata
+    ref = PolicyRef(
+        kind=policy.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid or f"{policy.kind}/{meta.namespace}/{meta.name}",
+        generation=meta.generation,
+        mode=spec.mode,
+    )
+    return CompiledPolicy(policy, ref, match, tuple(variables), tuple(rules))
+
+
+def compile_loaded(loaded: Loaded, engine: CelEngine, *, source: str) -> tuple[list[CompiledPolicy], list[Problem]]:
+    """Compile what a file held; problems carry their place in the file."""
+    compiled: list[CompiledPolicy] = []
+    problems = list(loaded.problems)
+    for policy, places in zip(loaded.policies, loaded.places, strict=True):
+        try:
+            compiled.append(compile_policy(policy, engine))
+        except PolicyInvalidError as error:
+            problems += [_placed(problem, places, source) for problem in error.problems]
+    return compiled, problems
+
+
+def _placed(problem: Problem, places: Mapping[str, Place], source: str) -> Problem:
+    """The problem at its place in the file: that of the field; line and column within it go into what was found."""
+    place = places.get(problem.field, Place(0, 0))
+    found = f"at {problem.line}:{problem.column} of the expression {problem.found}"
+    return replace(problem, source=source, line=place.line, column=place.column, found=found)
