@@ -20,10 +20,15 @@ from trainwarden.reporters.border import Order, StepBorder
 from trainwarden.reporters.torch import Readback
 from trainwarden.reporters.wire import Phase
 
-if TYPE_CHECKING or ("pytorch_lightning" not in sys.modules or "lightning.pytorch" in sys.modules):
+if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
-else:
+elif "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
     from pytorch_lightning.callbacks import Callback
+else:
+    try:
+        from lightning.pytorch.callbacks import Callback
+    except ImportError:
+        from pytorch_lightning.callbacks import Callback
 
 __all__ = ["TrainwardenCallback"]
 
