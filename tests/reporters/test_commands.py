@@ -263,6 +263,36 @@ def test_a_release_is_accepted_or_says_that_nothing_is_held(commands: Commands) 
     assert replies[0].reason == "nothing is held"
 
 
+def test_a_release_ends_the_hold_that_another_command_brought_along(commands: Commands, background: Background) -> None:
+    commands.ask(command("c1", hold=True), _nobody)
+    commands.ask(command("c2"), _nobody)
+    together = commands.pending()
+    assert together is not None
+    threading.Timer(0.05, _release, [commands]).start()
+
+    assert together.id == "c2"
+    assert commands.hold(together) == "released"
+
+
+def test_a_command_does_not_hold_for_one_that_was_done_before(commands: Commands) -> None:
+    commands.ask(command("c1", hold=True), _nobody)
+    commands.ask(command("c2"), _nobody)
+
+    commands.failed(command("c1", hold=True), "no")
+
+    assert commands.pending() == command("c2")
+
+
+def test_a_hold_that_has_ended_is_not_released(commands: Commands) -> None:
+    replies: list[Reply] = []
+    commands.ask(command(hold=True, holdFor=0), _nobody)
+    assert commands.hold(command(hold=True, holdFor=0)) == "expired"
+
+    commands.ask(command("r", "release"), replies.append)
+
+    assert states(replies) == ["failed"]
+
+
 def test_what_waits_when_the_training_ends_fails(commands: Commands) -> None:
     replies: list[Reply] = []
     commands.ask(command("c1"), replies.append)

@@ -274,6 +274,7 @@ async def test_a_checkpoint_command_is_accepted_proven_and_answered_again_from_m
     replies = await ear.command(command)
     await eventually(lambda: reporter.commands.pending() is not None and replies)
     again = await ear.command(command)
+    await eventually(lambda: again)
     (tmp_path / "model.bin").write_bytes(b"weights")
     reporter.commands.saved(command, path=tmp_path / "model.bin", step=5)
     await eventually(lambda: len(replies) == 2 and len(again) == 2)

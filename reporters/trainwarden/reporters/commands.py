@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["Commands", "HoldEnd", "ReplyTo"]
 
 MAX_REMEMBERED = 64
+MAX_REASON = 2000
 SLICE_SECONDS = 0.1  # how long a hold waits before Python may run a signal handler and `should_end` is asked again
 
 ReplyTo = Callable[[Reply], None]
-"""Sends one reply to one who asked; from any thread, without waiting."""
+"""Sends one reply to one who asked; from any thread, without waiting, and without asking for commands again."""
 
 HoldEnd = Literal["unheld", "released", "expired", "ended", "failed", "closed"]
 """Why `hold` came back: nothing to hold, `release`, `holdFor`, `should_end`, a failed command, a closed reporter."""
@@ -47,6 +48,7 @@ class _Asked:
     replies: list[ReplyTo] = field(default_factory=list)  # of all who asked and have no final reply
     final: Reply | None = None
     overdue: bool = False
+    holds: bool = False  # for itself, or for one that waited before it
     hold_end: HoldEnd | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -116,17 +118,16 @@ class Commands:
             asked = self._asked.get(command.id) or _Asked(command, time.monotonic())
         until = asked.received + command.holdFor
         with self._background.holding() if self._background is not None else nullcontext():
-            while True:
-                if asked.hold_end is not None:
-                    return asked.hold_end
+            while asked.hold_end is None:
                 if self._closed:
-                    return "closed"
-                if should_end is not None and should_end():
-                    return "ended"
-                left = until - time.monotonic()
-                if left <= 0:
-                    return "expired"
-                asked.ended.wait(min(left, SLICE_SECONDS))
+                    asked.hold_end = "closed"
+                elif should_end is not None and should_end():
+                    asked.hold_end = "ended"
+                elif (left := until - time.monotonic()) <= 0:
+                    asked.hold_end = "expired"
+                else:
+                    asked.ended.wait(min(left, SLICE_SECONDS))
+        return asked.hold_end
 
     # What follows is for the background thread and the recorder.
 
@@ -142,10 +143,8 @@ class Commands:
 
     def ask(self, command: Command, reply: ReplyTo) -> None:
         """Take in a command for this training; replies at once, and once more when it is done."""
-        with self._lock:
-            answers = list(self._ask(command, reply))
-        for answer in answers:
-            reply(answer)
+        with self._lock:  # also while replying, so that nobody hears `saved` before `accepted`
+            reply(self._ask(command, reply))
 
     def expire(self) -> None:
         """Fail what is overdue; called on the background thread's tick."""
@@ -191,39 +190,32 @@ class Commands:
         self._background, self._pending, self._closed = None, None, True
         self._asked, self._waiting = {}, []
 
-    def _ask(self, command: Command, reply: ReplyTo) -> Iterator[Reply]:
+    def _ask(self, command: Command, reply: ReplyTo) -> Reply:
+        """Take in a command; gives the reply that is due at once."""
         known = self._asked.get(command.id)
         if known is not None:
             if known.final is not None:
-                yield known.final
-            else:
-                known.replies.append(reply)
-                yield self._reply(command, "accepted")
-            return
-        if command.op == "release":
-            yield self._release(command)
-            return
-        asked = _Asked(command, time.monotonic())
+                return known.final
+            known.replies.append(reply)
+            return self._reply(command, "accepted")
+        if command.op == "release" and self._supported:
+            return self._release(command)
+        asked = _Asked(command, time.monotonic(), holds=command.hold)
         if command.op not in self._supported:
             what = ", ".join(sorted(self._supported)) or "nothing"
             asked.final = self._reply(command, "unsupported", reason=f"this training declared {what}, not {command.op}")
-            self._remember(asked)
-            yield asked.final
-            return
-        if self._closed:
+        elif self._closed:
             asked.final = self._reply(command, "failed", reason="the training is over")
-            self._remember(asked)
-            yield asked.final
-            return
-        asked.replies.append(reply)
+        else:
+            asked.replies.append(reply)
+            self._waiting.append(asked)
+            self._combine()
         self._remember(asked)
-        self._waiting.append(asked)
-        self._combine()
-        yield self._reply(command, "accepted")
+        return asked.final or self._reply(command, "accepted")
 
     def _release(self, command: Command) -> Reply:
         """End every hold, also one that is still to come; `accepted` is final for a release."""
-        held = [asked for asked in self._asked.values() if asked.command.hold and asked.hold_end is None]
+        held = [asked for asked in self._asked.values() if asked.holds and asked.hold_end is None]
         asked = _Asked(command, time.monotonic())
         if held:
             asked.final = self._reply(command, "accepted")
@@ -260,10 +252,11 @@ class Commands:
             self._pending = None
             return
         all_of = [asked.command for asked in self._waiting]
+        self._waiting[-1].holds = any(command.hold for command in all_of)
         self._pending = replace(
             all_of[-1],
             op="stop" if any(command.op == "stop" for command in all_of) else "checkpoint",
-            hold=any(command.hold for command in all_of),
+            hold=self._waiting[-1].holds,
             holdFor=max((command.holdFor for command in all_of if command.hold), default=all_of[-1].holdFor),
         )
 
@@ -277,13 +270,13 @@ class Commands:
     ) -> None:
         for asked in done:
             with self._lock:
-                asked.final = self._reply(asked.command, state, reason=reason[:2000], checkpoint=checkpoint)
+                asked.final = self._reply(asked.command, state, reason=reason[:MAX_REASON], checkpoint=checkpoint)
                 replies, asked.replies = asked.replies, []
+                for reply in replies:
+                    reply(asked.final)
             if state == "failed" and asked.hold_end is None:
                 asked.hold_end = "failed"
                 asked.ended.set()
-            for reply in replies:
-                reply(asked.final)
 
     def _reply(
         self,
