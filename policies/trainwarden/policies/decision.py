@@ -24,6 +24,7 @@ __all__ = [
     "Proof",
     "RunRef",
     "Severity",
+    "Value",
     "Verdict",
     "Window",
 ]
@@ -211,3 +212,4 @@ class ActionResult(msgspec.Struct, frozen=True, rename="camel"):
     message: str
     time: datetime
     proof: Proof | None = None
+    resume_command: str = ""  # of a suspended run
