@@ -38,8 +38,8 @@ class RunState:
         "_checkpoint_passed",
         "_epoch",
         "_first_step_passed",
-        "_known_step",
         "_phase",
+        "_ran",
         "_ready_until",
         "_step",
         "_stepped_at",
@@ -70,9 +70,9 @@ class RunState:
         self._checkpoint_passed = 0.0
         self._epoch: float | None = None
         self._first_step_passed: float | None = None
-        self._known_step = False
         self._phase = "init"
-        self._ready_until: float | None = None
+        self._ran = False  # pods were ready by the facts before
+        self._ready_until: float | None = None  # Unix seconds until which pods of this attempt were ready for sure
         self._step = 0
         self._stepped_at = 0.0  # Unix seconds of the newest step
         self._total: int | None = None
@@ -85,7 +85,7 @@ class RunState:
         self.facts = facts
         if self._attempts.learn(facts):
             self._restart()
-            self._ready_until = None
+            self._ran, self._ready_until = False, None
         self._learn_readiness(facts)
 
     def observe(self, report: ReportLike, at: datetime) -> Reception:
@@ -185,7 +185,8 @@ class RunState:
         if facts.attempt_started_at is None:
             return facts.running_seconds
         start = facts.attempt_started_at.timestamp()
-        end = now.timestamp() if facts.ready and not facts.phase.ended else self._ready_until or start
+        heard = self.clock.heard if self.reporting() else None
+        end = now.timestamp() if self.running() else self._ready_until or heard or start
         return facts.running_seconds + max(end - start, 0.0)
 
     def cost(self, now: datetime) -> float | None:
@@ -222,18 +223,17 @@ class RunState:
         return datetime.fromtimestamp(self.clock.wall(passed), UTC)
 
     def _learn_readiness(self, facts: RunFacts) -> None:
-        runs = self.running()
-        since = facts.time
+        runs, since = self.running(), facts.time
         if runs and self._ready_until is None and facts.attempt_started_at is not None:
             since = facts.attempt_started_at
         self.stall.ready(runs, since.timestamp())
-        if runs or self._ready_until is None:
-            self._ready_until = facts.time.timestamp() if facts.attempt_started_at is not None else None
+        if runs or self._ran:
+            self._ready_until = facts.time.timestamp()
+        self._ran = runs
 
     def _restart(self) -> None:
         """Another attempt or training begins; where, its first report with a step will say."""
         self._awaits_step = True
-        self._known_step = False
         self._back.clear()
         self._phase = "init"
         self._total = None

@@ -14,10 +14,10 @@ from trainwarden.policies.view import Rows, View
 
 __all__ = ["BUCKETS", "EXACT", "Best", "NonFinite", "Series"]
 
-EXACT = 48
+EXACT = 40
 """Most points that are kept one by one; at least half of it always are."""
 
-BUCKETS = 56
+BUCKETS = 52
 """Most buckets that older points are merged into."""
 
 _FOLD = EXACT // 2  # points that leave the exact part together
@@ -155,6 +155,8 @@ class Series:
         self.count = len(self._steps) + (sum(old.count) if old is not None else 0)
         if self.count < _OPENING:
             self.opening = sum(self._values) / self.count if self._values else 0.0
+        if not self.count:
+            self._lowest = self._highest = None
         if self.nonfinite is not None and self.nonfinite.step > step:
             self.nonfinite = None
             self.streak = 0
@@ -206,7 +208,8 @@ class Series:
             edges = old.time if by_time else old.step
             at = bisect_right(edges, start)
             if at < len(edges):
-                rows.take(old.step, old.time, old.count, old.mean, old.m2, old.low, old.high, at)
+                first = self.first_step, self.first_time
+                rows.take(old.step, old.time, old.count, old.mean, old.m2, old.low, old.high, at, first)
                 before = edges[at - 1] if at else None
                 if before is not None and before < start < edges[at]:
                     rows.trim_first((edges[at] - start) / (edges[at] - before))

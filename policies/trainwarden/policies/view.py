@@ -36,11 +36,19 @@ class Rows:
         low: array[float],
         high: array[float],
         start: int,
+        first: tuple[int, float],
     ) -> None:
-        """Take buckets from `start` on. Points in a bucket count as evenly spaced since the bucket before it."""
+        """Take buckets from `start` on. Points in a bucket count as evenly spaced since the bucket before it.
+
+        `first` is step and time of the first point of the very first bucket.
+        """
         ends, moments, counts = step[start:].tolist(), time[start:].tolist(), count[start:].tolist()
-        before_step = float(step[start - 1]) if start else ends[0] - (counts[0] - 1.0)
-        before_time = time[start - 1] if start else moments[0]
+        if start:
+            before_step, before_time = float(step[start - 1]), time[start - 1]
+        else:  # one even distance before the first point
+            wider = counts[0] / max(counts[0] - 1, 1)
+            before_step = ends[0] - (ends[0] - first[0]) * wider
+            before_time = moments[0] - (moments[0] - first[1]) * wider
         for end, moment, number in zip(ends, moments, counts, strict=True):
             share = (number - 1) / (2 * number)
             self.steps.append(end - (end - before_step) * share)
@@ -55,7 +63,9 @@ class Rows:
         self.highs += high[start:].tolist()
 
     def trim_first(self, share: float) -> None:
-        """Keep only a share of the first row's points."""
+        """Keep only a share of the first row's points, the newest ones."""
+        self.steps[0] = self.ends[0] - (self.ends[0] - self.steps[0]) * share
+        self.times[0] = self.time_ends[0] - (self.time_ends[0] - self.times[0]) * share
         self.counts[0] *= share
         self.m2s[0] *= share
 
