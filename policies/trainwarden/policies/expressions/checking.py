@@ -8,12 +8,12 @@ compared only when it is finite: NaN and infinity become unknown, never false.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
+from trainwarden.policies.expressions.calls import check_call
 from trainwarden.policies.expressions.errors import ExpressionError, nearest
+from trainwarden.policies.expressions.parts import Part, Size, a, as_type, finite, literal, size_of
 from trainwarden.policies.expressions.protocol import Limits
 from trainwarden.policies.expressions.slots import Argument, Slot
 from trainwarden.policies.expressions.syntax import (
@@ -30,7 +30,6 @@ from trainwarden.policies.expressions.syntax import (
     Syntax,
     Ternary,
     Unary,
-    read_duration,
 )
 from trainwarden.policies.expressions.types import (
     BOOL,
@@ -43,30 +42,13 @@ from trainwarden.policies.expressions.types import (
     list_of,
     of_vocabulary,
 )
-from trainwarden.policies.vocabulary import FUNCTIONS, VARIABLES, Function, Overload, Type
+from trainwarden.policies.vocabulary import VARIABLES, Type
 
-__all__ = ["Checked", "Checker", "check", "dynamic_name"]
+__all__ = ["Checked", "Checker", "check"]
 
-_MACROS = ("all", "exists", "exists_one", "filter", "map")
 _COMPARISONS = ("<", "<=", ">", ">=")
 _KNOWN_VARIABLES = {variable.name: variable for variable in VARIABLES}
 _ROOTS = {name.split(".")[0] for name in _KNOWN_VARIABLES} | {"variables"}
-_KNOWN_FUNCTIONS = {function.name: function for function in FUNCTIONS}
-_TIME_PARTS = {
-    TIMESTAMP: (
-        "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours",
-        "getMinutes", "getSeconds",
-    ),
-    DURATION: ("getHours", "getMinutes", "getSeconds"),
-}  # fmt: skip
-_TIME_SUMS = (
-    ("+", (TIMESTAMP, DURATION)),
-    ("-", (TIMESTAMP, DURATION)),
-    ("+", (DURATION, TIMESTAMP)),
-)
-_CONVERSIONS = ("bool", "double", "duration", "int", "string", "timestamp")
-_PLAIN = ("size", "human", *_CONVERSIONS)
-_STRING_METHODS = ("contains", "endsWith", "matches", "startsWith")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +60,7 @@ class Checked:
     type: CelType
     slots: tuple[Slot, ...]
     dynamic: frozenset[str]  # functions of the history that are called with arguments computed in the expression
-    depth: int  # of comprehensions
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A checked part of an expression."""
-
-    text: str
-    type: CelType
-    computed: bool = False  # a double from arithmetic, so it may be NaN or infinite
-    constant: Argument | None = None  # its value, when it is known before evaluation
+    loops: tuple[tuple[Size, ...], ...]  # of each comprehension, the sizes whose product is its most steps
 
 
 def check(
@@ -109,11 +81,11 @@ def check(
             remedy += ": compare it with something"
         elif result is Type.STRING:
             remedy += ": put it into string(...)" if part.type.scalar else ""
-        raise syntax.error(tree.place, _a(part.type), remedy)
+        raise syntax.error(tree.place, a(part.type), remedy)
     if not part.type.scalar:
-        raise syntax.error(tree.place, _a(part.type), "an expression gives a single value")
+        raise syntax.error(tree.place, a(part.type), "an expression gives a single value")
     return Checked(
-        source, part.text, part.type, tuple(checker.slots.values()), frozenset(checker.dynamic), checker.depth
+        source, part.text, part.type, tuple(checker.slots.values()), frozenset(checker.dynamic), tuple(checker.loops)
     )
 
 
@@ -125,14 +97,16 @@ class Checker:
         self.variables = variables
         self.slots: dict[tuple[object, ...], Slot] = {}
         self.dynamic: set[str] = set()
-        self.depth = 0
-        self._locals: dict[str, tuple[str, CelType]] = {}
+        self.loops: list[tuple[Size, ...]] = []
+        self.around: list[Size] = []  # of the comprehensions around the node that is being checked
+        self.locals: dict[str, tuple[str, CelType]] = {}
+        self.roots = frozenset(_ROOTS)
 
-    def part(self, node: Node) -> _Part:
+    def part(self, node: Node) -> Part:
         """Check a node, and all below it."""
         match node:
             case Literal():
-                return _literal(node.value)
+                return literal(node.value)
             case Name():
                 return self._name(node)
             case Select():
@@ -150,44 +124,44 @@ class Checker:
             case Binary():
                 return self._binary(node)
             case Call():
-                return self._call(node)
+                return check_call(self, node)
 
-    # ------------------------------------------------------------------ names
-
-    def _slot(self, kind: str, of: str, type_: CelType, text: str, arguments: tuple[Argument, ...] = ()) -> _Part:
+    def slot(self, kind: str, of: str, type_: CelType, text: str, arguments: tuple[Argument, ...] = ()) -> Part:
+        """Something that is read of a run; the same slot for the same thing."""
         key = (kind, of, *arguments)
         if key not in self.slots:
             self.slots[key] = Slot(f"s{len(self.slots)}_", kind, of, type_, text, arguments)
         constant: Argument | None = (of,) if kind == "own" else None
-        return _Part(self.slots[key].name, type_, constant=constant)
+        name = self.slots[key].name
+        return Part(name, type_, constant=constant, size=(0, () if type_.scalar else (name,)))
 
-    def _dotted(self, node: Node) -> str | None:
+    def dotted(self, node: Node) -> str | None:
         """`job.gpus` for a chain of plain names that no comprehension has bound; else None."""
         names: list[str] = []
         while isinstance(node, Select):
             names.append(node.field)
             node = node.operand
-        if not isinstance(node, Name) or node.name in self._locals:
+        if not isinstance(node, Name) or node.name in self.locals:
             return None
         return ".".join([node.name, *reversed(names)])
 
-    def _name(self, node: Name) -> _Part:
-        if node.name in self._locals:
-            text, type_ = self._locals[node.name]
-            return _Part(text, type_)
+    def _name(self, node: Name) -> Part:
+        if node.name in self.locals:
+            text, type_ = self.locals[node.name]
+            return Part(text, type_)
         if node.name == "now":
-            return self._slot("variable", "now", TIMESTAMP, "now")
+            return self.slot("variable", "now", TIMESTAMP, "now")
         if node.name == "metrics":
             raise self.syntax.error(
                 node.place, "metrics as a value", 'read one, such as metrics.loss or metrics["eval/loss"]'
             )
         if node.name in _ROOTS:
             raise self.syntax.error(node.place, f"{node.name} as a value", self._fields_remedy(node.name))
-        remedy = nearest(
-            node.name, [*_ROOTS, *self._locals], "names are job, progress, checkpoint, budget, metrics, now"
-        )
         if node.name in self.variables:
             remedy = f"write variables.{node.name}"
+        else:
+            otherwise = f"a metric of that name is read as metrics.{node.name}"
+            remedy = nearest(node.name, [*_ROOTS, *self.locals], otherwise)
         raise self.syntax.error(node.place, f"unknown name {node.name!r}", remedy)
 
     def _fields_remedy(self, root: str) -> str:
@@ -197,61 +171,62 @@ class Checker:
             known = [name.split(".", 1)[1] for name in _KNOWN_VARIABLES if name.startswith(f"{root}.")]
         return f"read one of {', '.join(f'{root}.{name}' for name in known)}" if known else "none is declared before it"
 
-    def _select(self, node: Select) -> _Part:
-        dotted = self._dotted(node)
+    def _select(self, node: Select) -> Part:
+        dotted = self.dotted(node)
         if dotted is None or dotted.count(".") != 1:
             operand = self.part(node.operand)
-            return self._entry(operand, _literal(node.field), node.place, node.operand)
+            return self._entry(operand, literal(node.field), node.place, node.operand)
         root, name = dotted.split(".")
         if root == "metrics":
-            return self._slot("metric", name, DOUBLE, self.syntax.text(node.place))
+            return self.slot("metric", name, DOUBLE, self.syntax.text(node.place))
         if root == "variables":
             if name not in self.variables:
-                remedy = nearest(name, self.variables, self._fields_remedy("variables"))
+                remedy = nearest(name, self.variables, self._fields_remedy("variables"), before="variables.")
                 raise self.syntax.error(node.place, f"unknown variable {dotted!r}", remedy)
-            return self._slot("own", name, self.variables[name], dotted)
+            return self.slot("own", name, self.variables[name], dotted)
         if dotted in _KNOWN_VARIABLES:
-            return self._slot("variable", dotted, of_vocabulary(_KNOWN_VARIABLES[dotted].type), dotted)
+            return self.slot("variable", dotted, of_vocabulary(_KNOWN_VARIABLES[dotted].type), dotted)
         if root in _ROOTS - {"now"}:
             known = [each.split(".", 1)[1] for each in _KNOWN_VARIABLES if each.startswith(f"{root}.")]
-            close = nearest(name, known, self._fields_remedy(root)).replace("did you mean ", f"did you mean {root}.")
-            raise self.syntax.error(node.place, f"unknown name {dotted!r}", close)
+            remedy = nearest(name, known, self._fields_remedy(root), before=f"{root}.")
+            raise self.syntax.error(node.place, f"unknown name {dotted!r}", remedy)
+        if root == "now":
+            raise self.syntax.error(node.place, f"a field of now, {a(TIMESTAMP)}", "only maps have fields")
         return self._name(Name(root, node.place))
 
-    def _entry(self, operand: _Part, key: _Part, place: Place, of: Node) -> _Part:
+    def _entry(self, operand: Part, key: Part, place: Place, of: Node) -> Part:
         """An entry of a map or list."""
         if operand.type.name == "map" and operand.type.item is not None:
             if key.type != STRING:
                 raise self.syntax.error(place, f"a key of type {key.type}", "a string is right")
-            return _Part(f"{operand.text}[{key.text}]", operand.type.item)
+            return Part(f"{operand.text}[{key.text}]", operand.type.item)
         if operand.type.name == "list" and operand.type.item is not None:
             if key.type != INT:
                 raise self.syntax.error(place, f"an index of type {key.type}", "an int from 0 is right")
-            return _Part(f"{operand.text}[{key.text}]", operand.type.item)
-        raise self.syntax.error(
-            place, f"a field of {self.syntax.text(of.place)}, {_a(operand.type)}", "only maps have fields"
-        )
+            return Part(f"{operand.text}[{key.text}]", operand.type.item)
+        written, remedy = self.syntax.text(of.place), "only maps have fields"
+        if written.startswith("metrics.") and isinstance(key.constant, str):
+            remedy = f'write metrics["{written.removeprefix("metrics.")}.{key.constant}"] for a metric of that name'
+        raise self.syntax.error(place, f"a field of {written}, {a(operand.type)}", remedy)
 
-    def _index(self, node: Index) -> _Part:
-        if self._dotted(node.operand) == "metrics":
+    def _index(self, node: Index) -> Part:
+        if self.dotted(node.operand) == "metrics":
             key = self.part(node.key)
             if isinstance(key.constant, str):
-                return self._slot("metric", key.constant, DOUBLE, self.syntax.text(node.place))
+                return self.slot("metric", key.constant, DOUBLE, self.syntax.text(node.place))
             if key.type != STRING:
                 raise self.syntax.error(node.key.place, f"a metric's name of type {key.type}", "a string is right")
-            values = self._slot("finite", "", CelType("map", DOUBLE), "metrics")
-            return _Part(f"{values.text}[{key.text}]", DOUBLE)
+            values = self.slot("finite", "", CelType("map", DOUBLE), "metrics")
+            return Part(f"{values.text}[{key.text}]", DOUBLE)
         return self._entry(self.part(node.operand), self.part(node.key), node.place, node.operand)
 
-    def _names_or(self, node: Node) -> _Part:
+    def names_or(self, node: Node) -> Part:
         """A node; `metrics` counts as the list of its names."""
-        if self._dotted(node) == "metrics":
-            return self._slot("names", "", list_of(STRING), "metrics")
+        if self.dotted(node) == "metrics":
+            return self.slot("names", "", list_of(STRING), "metrics")
         return self.part(node)
 
-    # ------------------------------------------------------------------ operators
-
-    def _listing(self, node: Listing) -> _Part:
+    def _listing(self, node: Listing) -> Part:
         parts = [self.part(item) for item in node.items]
         if not parts:
             raise self.syntax.error(node.place, "an empty list", "lists need at least one value")
@@ -263,49 +238,50 @@ class Checker:
         for item, part in zip(node.items, parts, strict=True):
             if (part.type != kind and not (kind == DOUBLE and part.type == INT)) or not part.type.scalar:
                 raise self.syntax.error(
-                    item.place, f"{_a(part.type)} in a list of {kind}", "a list has values of one type"
+                    item.place, f"{a(part.type)} in a list of {kind}", "a list has values of one type"
                 )
-        return _Part(f"[{', '.join(_as(part, kind) for part in parts)}]", list_of(kind))
+        items = ", ".join(finite(part, kind) for part in parts)
+        return Part(f"[{items}]", list_of(kind), size=(len(parts), ()))
 
-    def _unary(self, node: Unary) -> _Part:
+    def _unary(self, node: Unary) -> Part:
         part = self.part(node.operand)
         if node.operator == "!":
             if part.type != BOOL:
-                raise self.syntax.error(node.operand.place, f"! before {_a(part.type)}", "! turns a bool round")
-            return _Part(f"!({part.text})", BOOL)
+                raise self.syntax.error(node.operand.place, f"! before {a(part.type)}", "! turns a bool round")
+            return Part(f"!({part.text})", BOOL)
         if not part.type.number:
             raise self.syntax.error(
-                node.operand.place, f"- before {_a(part.type)}", "only an int or a double has a negative"
+                node.operand.place, f"- before {a(part.type)}", "only an int or a double has a negative"
             )
         value = part.constant
         negative = -value if isinstance(value, int | float) and not isinstance(value, bool) else None
-        return _Part(f"(-({part.text}))", part.type, part.computed, negative)
+        return Part(f"(-({part.text}))", part.type, part.computed, negative)
 
-    def _logic(self, node: Logic) -> _Part:
+    def _logic(self, node: Logic) -> Part:
         parts = [self.part(item) for item in node.items]
         for item, part in zip(node.items, parts, strict=True):
             if part.type != BOOL:
                 what = self.syntax.text(item.place)
                 raise self.syntax.error(
-                    item.place, f"{what} is {_a(part.type)}", f"{node.operator} joins bools: compare it with something"
+                    item.place, f"{what} is {a(part.type)}", f"{node.operator} joins bools: compare it with something"
                 )
-        return _Part(f"({f' {node.operator} '.join(part.text for part in parts)})", BOOL)
+        return Part(f"({f' {node.operator} '.join(part.text for part in parts)})", BOOL)
 
-    def _ternary(self, node: Ternary) -> _Part:
+    def _ternary(self, node: Ternary) -> Part:
         condition, then, otherwise = self.part(node.condition), self.part(node.then), self.part(node.otherwise)
         if condition.type != BOOL:
-            raise self.syntax.error(node.condition.place, f"{_a(condition.type)} before ?", "a bool is right")
+            raise self.syntax.error(node.condition.place, f"{a(condition.type)} before ?", "a bool is right")
         kind = then.type
         if then.type != otherwise.type:
             if not (then.type.number and otherwise.type.number):
                 raise self.syntax.error(
-                    node.place, f"{_a(then.type)} or {_a(otherwise.type)}", "both sides of : must have one type"
+                    node.place, f"{a(then.type)} or {a(otherwise.type)}", "both sides of : must have one type"
                 )
             kind = DOUBLE
-        text = f"({condition.text} ? {_as(then, kind)} : {_as(otherwise, kind)})"
-        return _Part(text, kind, then.computed or otherwise.computed)
+        text = f"({condition.text} ? {as_type(then, kind)} : {as_type(otherwise, kind)})"
+        return Part(text, kind, then.computed or otherwise.computed, size=size_of(then, otherwise))
 
-    def _binary(self, node: Binary) -> _Part:
+    def _binary(self, node: Binary) -> Part:
         if node.operator == "in":
             return self._in(node)
         left, right = self.part(node.left), self.part(node.right)
@@ -314,20 +290,20 @@ class Checker:
                 return self._compared(node.operator, left, right)
             if left.type != right.type:
                 raise self._clash(node, left, right)
-            return _Part(f"({left.text} {node.operator} {right.text})", BOOL)
+            return Part(f"({left.text} {node.operator} {right.text})", BOOL)
         if node.operator in _COMPARISONS:
             if left.type.number and right.type.number:
                 return self._compared(node.operator, left, right)
             if left.type != right.type or not left.type.scalar:
                 raise self._clash(node, left, right)
-            return _Part(f"({left.text} {node.operator} {right.text})", BOOL)
+            return Part(f"({left.text} {node.operator} {right.text})", BOOL)
         return self._arithmetic(node, left, right)
 
-    def _compared(self, operator: str, left: _Part, right: _Part) -> _Part:
+    def _compared(self, operator: str, left: Part, right: Part) -> Part:
         kind = DOUBLE if DOUBLE in (left.type, right.type) else INT
-        return _Part(f"({_finite(left, kind)} {operator} {_finite(right, kind)})", BOOL)
+        return Part(f"({finite(left, kind)} {operator} {finite(right, kind)})", BOOL)
 
-    def _arithmetic(self, node: Binary, left: _Part, right: _Part) -> _Part:
+    def _arithmetic(self, node: Binary, left: Part, right: Part) -> Part:
         operator, pair = node.operator, (left.type, right.type)
         result: CelType | None = None
         if pair in ((INT, INT), (DOUBLE, DOUBLE)):
@@ -344,23 +320,26 @@ class Checker:
             result = DURATION
         if result is None:
             raise self._clash(node, left, right)
-        return _Part(f"({left.text} {operator} {right.text})", result, computed=result == DOUBLE)
+        # An infinite divisor would give a finite number again, so it is looked at before.
+        divisor = finite(right, right.type) if operator == "/" else right.text
+        text = f"({left.text} {operator} {divisor})"
+        return Part(text, result, computed=result == DOUBLE, size=size_of(left, right))
 
-    def _in(self, node: Binary) -> _Part:
-        if self._dotted(node.right) == "metrics":
+    def _in(self, node: Binary) -> Part:
+        if self.dotted(node.right) == "metrics":
             left = self.part(node.left)
             if left.type != STRING:
-                raise self.syntax.error(node.left.place, f"{_a(left.type)} in metrics", "a metric's name is a string")
+                raise self.syntax.error(node.left.place, f"{a(left.type)} in metrics", "a metric's name is a string")
             if isinstance(left.constant, str):
-                return self._slot("known", left.constant, BOOL, self.syntax.text(node.place))
-            return _Part(f"({left.text} in {self._names_or(node.right).text})", BOOL)
+                return self.slot("known", left.constant, BOOL, self.syntax.text(node.place))
+            return Part(f"({left.text} in {self.names_or(node.right).text})", BOOL)
         left, right = self.part(node.left), self.part(node.right)
         item = STRING if right.type.name == "map" else right.type.item
         if item is None or not (left.type == item or (item == DOUBLE and left.type == INT)):
             raise self._clash(node, left, right)
-        return _Part(f"({_as(left, item)} in {right.text})", BOOL)
+        return Part(f"({finite(left, item)} in {right.text})", BOOL)
 
-    def _clash(self, node: Binary, left: _Part, right: _Part) -> ExpressionError:
+    def _clash(self, node: Binary, left: Part, right: Part) -> ExpressionError:
         kinds = {left.type, right.type}
         remedy = "both sides must have one type"
         if node.operator == "in":
@@ -378,255 +357,3 @@ class Checker:
         elif STRING in kinds and node.operator == "+":
             remedy = "write string(...) around what is not text"
         return self.syntax.error(node.place, f"{left.type} {node.operator} {right.type}", remedy)
-
-    # ------------------------------------------------------------------ calls
-
-    def _call(self, node: Call) -> _Part:
-        if node.function == "has" and node.target is None:
-            return self._has(node)
-        if node.target is not None:
-            if node.function in _MACROS:
-                return self._macro(node)
-            return self._method(node)
-        if node.function in _KNOWN_FUNCTIONS:
-            return self._history(node, _KNOWN_FUNCTIONS[node.function])
-        if node.function == "size":
-            self._arity(node, 1)
-            return self._size(node, self._names_or(node.arguments[0]))
-        if node.function in _PLAIN:
-            return self._convert(node)
-        remedy = nearest(node.function, [*_KNOWN_FUNCTIONS, *_PLAIN, "has"], "docs/expressions.md lists the functions")
-        raise self.syntax.error(node.place, f"unknown function {node.function!r}", remedy)
-
-    def _arity(self, node: Call, *allowed: int) -> None:
-        if len(node.arguments) not in allowed:
-            right = " or ".join(str(number) for number in allowed)
-            raise self.syntax.error(
-                node.place, f"{node.function} with {len(node.arguments)} arguments", f"it takes {right}"
-            )
-
-    def _has(self, node: Call) -> _Part:
-        self._arity(node, 1)
-        argument = node.arguments[0]
-        if isinstance(argument, Select):
-            if self._dotted(argument.operand) == "metrics":
-                return self._slot("known", argument.field, BOOL, self.syntax.text(node.place))
-            operand = self.part(argument.operand)
-            if operand.type.name == "map":
-                return _Part(f"({json.dumps(argument.field)} in {operand.text})", BOOL)
-        raise self.syntax.error(
-            node.place, self.syntax.text(node.place), "has() asks for a metric or a label, such as has(metrics.loss)"
-        )
-
-    def _size(self, node: Call, part: _Part) -> _Part:
-        if part.type != STRING and part.type.scalar:
-            raise self.syntax.error(node.place, f"the size of {_a(part.type)}", "texts, lists and maps have a size")
-        return _Part(f"size({part.text})", INT)
-
-    def _convert(self, node: Call) -> _Part:
-        self._arity(node, 1)
-        part, name, place = self.part(node.arguments[0]), node.function, node.place
-        kind = part.type
-        if name == "human":
-            if kind not in (DURATION, DOUBLE, INT):
-                raise self.syntax.error(place, f"human of {_a(kind)}", "it puts a duration or a number into few words")
-            number = kind.number
-            return _Part(
-                f"human_double_({_finite(part, DOUBLE)})" if number else f"human_duration_({part.text})", STRING
-            )
-        allowed = {
-            "string": (BOOL, INT, DOUBLE, STRING, DURATION, TIMESTAMP), "double": (INT, DOUBLE, STRING),
-            "int": (INT, DOUBLE, STRING, TIMESTAMP), "bool": (BOOL, STRING), "duration": (DURATION, STRING),
-            "timestamp": (TIMESTAMP, STRING),
-        }[name]  # fmt: skip
-        if kind not in allowed:
-            raise self.syntax.error(place, f"{name} of {_a(kind)}", f"it takes {', '.join(map(str, allowed))}")
-        result = {"string": STRING, "double": DOUBLE, "int": INT, "bool": BOOL, "duration": DURATION}.get(
-            name, TIMESTAMP
-        )
-        if kind == result:
-            return part
-        if name == "duration" and isinstance(part.constant, str):
-            length = read_duration(part.constant)
-            if length is None:
-                remedy = 'write hours, minutes and seconds, such as "1h30m" (CEL has no days: "48h")'
-                raise self.syntax.error(place, f"the duration {part.constant!r}", remedy)
-            return _Part(_duration_text(length), DURATION, constant=length)
-        if name == "string" and kind != INT:
-            return _Part(f"text_{kind}_({_finite(part, kind)})", STRING)
-        if kind == STRING or (name == "int" and kind in (DOUBLE, TIMESTAMP)):
-            return _Part(f"{name}_of_{kind}_({part.text})", result, computed=result == DOUBLE)
-        return _Part(f"{name}({part.text})", result)
-
-    def _method(self, node: Call) -> _Part:
-        assert node.target is not None  # noqa: S101 - the caller has looked
-        target = self._names_or(node.target)
-        arguments = [self.part(argument) for argument in node.arguments]
-        if node.function == "size":
-            self._arity(node, 0)
-            return self._size(node, target)
-        if target.type == STRING and node.function in _STRING_METHODS:
-            self._arity(node, 1)
-            if arguments[0].type != STRING:
-                raise self.syntax.error(node.arguments[0].place, f"{_a(arguments[0].type)}", "a string is right")
-            if node.function == "matches":
-                self._check_pattern(arguments[0], node.arguments[0].place)
-            return _Part(f"{target.text}.{node.function}({arguments[0].text})", BOOL)
-        parts = _TIME_PARTS.get(target.type, ())
-        if node.function in parts:
-            self._arity(node, *((0, 1) if target.type == TIMESTAMP else (0,)))
-            if arguments and arguments[0].type != STRING:
-                raise self.syntax.error(
-                    node.arguments[0].place, f"{_a(arguments[0].type)}", 'a time zone such as "Europe/Berlin" is right'
-                )
-            zone = arguments[0].text if arguments else '"UTC"'
-            more = f", {zone}" if target.type == TIMESTAMP else ""
-            return _Part(f"{node.function}_{target.type}_({target.text}{more})", INT)
-        known = [*_STRING_METHODS, "size"] if target.type == STRING else [*parts]
-        known += ["size", *_MACROS] if not target.type.scalar else []
-        otherwise = f"{_a(target.type)} has {', '.join(known)}" if known else f"{_a(target.type)} has no methods"
-        raise self.syntax.error(
-            node.place, f"unknown method {node.function!r}", nearest(node.function, known, otherwise)
-        )
-
-    def _check_pattern(self, pattern: _Part, place: Place) -> None:
-        import re2
-
-        quiet = re2.Options()
-        quiet.log_errors = False
-        if not isinstance(pattern.constant, str):
-            raise self.syntax.error(place, "a pattern that is computed", "write the pattern as a text in quotes")
-        try:
-            re2.compile(pattern.constant, options=quiet)
-        except re2.error as error:
-            raise self.syntax.error(
-                place, f"the pattern {pattern.constant!r}", f"RE2 says: {_decoded(error)}"
-            ) from error
-
-    def _macro(self, node: Call) -> _Part:
-        assert node.target is not None  # noqa: S101 - the caller has looked
-        target = self._names_or(node.target)
-        self._arity(node, 2)
-        variable, body = node.arguments
-        if not isinstance(variable, Name):
-            raise self.syntax.error(
-                variable.place,
-                f"{self.syntax.text(variable.place)} as a variable of {node.function}",
-                "a plain name is right",
-            )
-        if variable.name in self._locals or variable.name in _ROOTS:
-            raise self.syntax.error(variable.place, f"{variable.name!r} again", "choose a name that is not in use")
-        item = STRING if target.type.name == "map" else target.type.item
-        if item is None:
-            raise self.syntax.error(
-                node.target.place,
-                f"{node.function} over {_a(target.type)}",
-                "it goes over a list, a map of labels, or metrics",
-            )
-        if len(self._locals) >= 2:
-            raise self.syntax.error(node.place, "three comprehensions inside each other", "two are allowed")
-        local = f"l{len(self._locals)}_"
-        self._locals[variable.name] = (local, item)
-        self.depth = max(self.depth, len(self._locals))
-        inner = self.part(body)
-        del self._locals[variable.name]
-        text = f"{target.text}.{node.function}({local}, {inner.text})"
-        if node.function == "map":
-            if not inner.type.scalar:
-                raise self.syntax.error(body.place, f"a list of {inner.type}", "lists have single values")
-            return _Part(text, list_of(inner.type))
-        if inner.type != BOOL:
-            raise self.syntax.error(body.place, f"{_a(inner.type)} in {node.function}", "a bool is right")
-        return _Part(text, list_of(item) if node.function == "filter" else BOOL)
-
-    def _history(self, node: Call, function: Function) -> _Part:
-        """A function of the vocabulary. With arguments known beforehand it is read like a variable."""
-        arguments = [self.part(argument) for argument in node.arguments]
-        types = tuple(argument.type for argument in arguments)
-        overload = next(
-            (o for o in function.overloads if tuple(of_vocabulary(t) for _, t in o.parameters) == types), None
-        )
-        if overload is None:
-            ways = "; ".join(
-                f"{function.name}({', '.join(f'{name} {type_}' for name, type_ in o.parameters)})"
-                for o in function.overloads
-            )
-            found = f"{function.name}({', '.join(map(str, types))})"
-            raise self.syntax.error(node.place, found, f"it is called as {ways}")
-        for argument, part, (name, _) in zip(node.arguments, arguments, overload.parameters, strict=True):
-            self._check_argument(name, part.constant, argument.place)
-        result = of_vocabulary(overload.result)
-        known = tuple(part.constant for part in arguments if part.constant is not None)
-        if len(known) == len(arguments):
-            return self._slot("call", function.name, result, self.syntax.text(node.place), known)
-        self.dynamic.add(function.name)
-        return _Part(f"{dynamic_name(function.name, overload)}({', '.join(part.text for part in arguments)})", result)
-
-    def _check_argument(self, name: str, value: Argument | None, place: Place) -> None:
-        if name == "direction" and isinstance(value, str) and value not in ("lower", "higher"):
-            raise self.syntax.error(place, f"the direction {value!r}", '"lower" or "higher" is better')
-        if name == "window" and isinstance(value, timedelta) and value <= timedelta(0):
-            raise self.syntax.error(
-                place, "a window that is not longer than nothing", 'write one such as duration("2h")'
-            )
-        if name == "steps" and isinstance(value, int) and value < 1:
-            raise self.syntax.error(place, f"a window of {value} steps", "at least 1 is right")
-        if name == "q" and isinstance(value, int | float) and not 0 <= value <= 1:
-            raise self.syntax.error(place, f"the quantile {value}", "0 to 1 is right")
-
-
-def dynamic_name(function: str, overload: Overload) -> str:
-    """Name in the checked text of an overload that is called with computed arguments."""
-    return "_".join([function, *(str(of_vocabulary(type_)) for _, type_ in overload.parameters), ""])
-
-
-def _a(type_: CelType) -> str:
-    return f"an {type_}" if type_ == INT else f"a {type_}"
-
-
-def _decoded(error: Exception) -> str:
-    reason = error.args[0] if error.args else "it is not valid"
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-
-
-def _literal(value: bool | int | float | str) -> _Part:
-    if isinstance(value, bool):
-        return _Part("true" if value else "false", BOOL, constant=value)
-    if isinstance(value, int):
-        return _Part(str(value) if value >= 0 else f"({value})", INT, constant=value)
-    if isinstance(value, float):
-        return _Part(f"({value!r})", DOUBLE, constant=value)
-    return _Part(_quoted(value), STRING, constant=value)
-
-
-def _quoted(text: str) -> str:
-    """A string literal that both engines read alike: all but plain ASCII is escaped."""
-    characters = []
-    for character in text:
-        code = ord(character)
-        if character in '"\\':
-            characters.append("\\" + character)
-        elif 32 <= code < 127:
-            characters.append(character)
-        else:
-            characters.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return f'"{"".join(characters)}"'
-
-
-def _duration_text(length: timedelta) -> str:
-    micros = length // timedelta(microseconds=1)
-    return f'duration("{micros // 1_000_000}s")' if micros % 1_000_000 == 0 else f'duration("{micros}us")'
-
-
-def _as(part: _Part, kind: CelType) -> str:
-    """The part, an int put into a double where one is called for."""
-    if kind == DOUBLE and part.type == INT:
-        value = part.constant
-        return f"({float(value)!r})" if isinstance(value, int) else f"double({part.text})"
-    return part.text
-
-
-def _finite(part: _Part, kind: CelType) -> str:
-    """The part; a double that was computed passes through a function that fails when it is not finite."""
-    text = _as(part, kind)
-    return f"finite_({text})" if part.computed else text

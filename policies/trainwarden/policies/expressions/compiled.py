@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Protocol
 
+from trainwarden.policies.expressions.binding import Binder, Variables
 from trainwarden.policies.expressions.checking import Checked
 from trainwarden.policies.expressions.protocol import CelValue, Limits, Outcome, Scope, UnknownValueError
-from trainwarden.policies.expressions.slots import Slot
 from trainwarden.policies.expressions.types import to_vocabulary
 from trainwarden.policies.vocabulary import Type
 
-__all__ = ["Compiled", "Current", "EvaluationError", "Program"]
+__all__ = ["DIVISION", "INDEX", "OVERFLOW", "Compiled", "Current", "EvaluationError", "Program"]
+
+# What both engines say of the same mistake.
+DIVISION = "division by zero"
+INDEX = "an index is outside its list"
+OVERFLOW = "a number, duration or moment is out of its range"
+
+_SLOT = re.compile(r"s\d+_")
+_MOST_CALLS_TOLD = 20  # of calls with computed arguments, in what an outcome says it has used
 
 
 class EvaluationError(Exception):
-    """The engine gave an error instead of a value; its text says why."""
+    """The engine gave an error instead of a value: why, and the key when a map lacks one."""
+
+    def __init__(self, reason: str, key: str | None = None) -> None:
+        self.reason = reason
+        self.key = key
+        super().__init__(reason)
 
 
 class Program(Protocol):
@@ -32,138 +47,98 @@ class Program(Protocol):
 
 
 class Current:
-    """The scope of the evaluation that is going on, for functions with computed arguments."""
+    """The scope of the evaluation that is going on, for calls with computed arguments."""
 
-    scope: Scope | None = None
+    def __init__(self) -> None:
+        self.scope: Scope | None = None
+        self.told: dict[str, CelValue | str] = {}
 
     def call(self, function: str, arguments: tuple[CelValue, ...]) -> CelValue:
         """Call a function of the history for whoever evaluates now."""
         if self.scope is None:
             raise UnknownValueError("no run is being evaluated")
-        return self.scope.call(function, arguments)
+        value = self.scope.call(function, arguments)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UnknownValueError(f"{function} of {arguments[0]} is not finite")
+        if len(self.told) < _MOST_CALLS_TOLD:
+            self.told[f"{function}({', '.join(map(_written, arguments))})"] = value
+        return value
 
 
 class Compiled:
     """An `Expression`."""
 
-    __slots__ = ("_checked", "_current", "_limits", "_program", "_slots", "names", "source", "type")
+    __slots__ = ("_binder", "_current", "_dynamic", "_limits", "_loops", "_program", "names", "source", "type")
 
     def __init__(self, checked: Checked, program: Program, current: Current, limits: Limits) -> None:
-        self._checked = checked
+        self._binder = Binder(checked.slots)
         self._program = program
         self._current = current
+        self._dynamic = bool(checked.dynamic)
         self._limits = limits
-        self._slots = tuple((slot, slot.name, slot.text, _READERS[slot.kind]) for slot in checked.slots)
+        self._loops = checked.loops
         self.source = checked.source
         self.names = _names(checked)
         type_ = to_vocabulary(checked.type)
         assert type_ is not None  # noqa: S101 - the checker lets only scalars pass
         self.type: Type = type_
 
-    def evaluate(self, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> Outcome:
+    def evaluate(self, scope: Scope, variables: Variables) -> Outcome:
         """Evaluate; what goes wrong is an Outcome that says so."""
         bindings: dict[str, Any] = {}
         used: dict[str, CelValue | str] = {}
-        missing = ""
+        missing: dict[str, str] | None = None
         try:
-            for slot, name, text, read in self._slots:
-                try:
-                    value = read(slot, scope, variables)
-                except UnknownValueError as unknown:
-                    missing = missing or unknown.reason
-                else:
-                    bindings[name] = value
-                    if slot.kind == "finite":
-                        missing = missing or _not_finite(scope)
-                    elif slot.kind != "names":
-                        used[text] = value
-            if self._checked.depth:
-                self._bound_iterations(bindings)
-            if self._checked.dynamic:
-                self._current.scope = scope
-            value = self._program(bindings)
+            missing = self._binder.bind(scope, variables, bindings, used)
+            if self._loops:
+                self._bound_steps(bindings)
+            value = self._program(bindings) if not self._dynamic else self._with_calls(scope, bindings, used)
         except EvaluationError as error:
-            return Outcome(None, missing or str(error) or "no value", used)
+            return Outcome(None, _why(error, missing or {}, scope), used)
         except Exception as error:
-            return Outcome(None, missing or f"{type(error).__name__}: {error}", used)
-        finally:
-            self._current.scope = None
-        if isinstance(value, float) and not math.isfinite(value):
-            return Outcome(None, f"the result is {'NaN' if math.isnan(value) else 'infinite'}", used)
+            return Outcome(None, f"{type(error).__name__}: {str(error)[:200]}", used)
+        if value.__class__ is float and value - value != 0.0:
+            return Outcome(None, f"the result is {'NaN' if value != value else 'infinite'}", used)
         return Outcome(value, "", used)
 
-    def _bound_iterations(self, bindings: Mapping[str, Any]) -> None:
-        longest = max((len(value) for value in bindings.values() if isinstance(value, list | dict)), default=0)
-        if longest**self._checked.depth > self._limits.iterations:
-            raise EvaluationError(
-                f"a comprehension over {longest} names would take more than {self._limits.iterations} steps"
-            )
-
-
-def _variable(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    return scope.variable(slot.of)
-
-
-def _own(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    return _value_of(slot.of, variables)
-
-
-def _metric(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    return scope.metric(slot.of)
-
-
-def _known(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    return slot.of in scope.metric_names()
-
-
-def _all_names(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> Any:
-    return sorted(scope.metric_names())
-
-
-def _finite(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    values = {}
-    for name in scope.metric_names():
+    def _with_calls(self, scope: Scope, bindings: dict[str, Any], used: dict[str, CelValue | str]) -> CelValue:
+        current = self._current
+        current.scope, current.told = scope, used
         try:
-            values[name] = scope.metric(name)
-        except UnknownValueError:
-            continue
-    return values
+            return self._program(bindings)
+        finally:
+            current.scope, current.told = None, {}
+
+    def _bound_steps(self, bindings: Mapping[str, Any]) -> None:
+        """Refuse to begin what may take too many steps: the same count on both engines."""
+        steps = 0
+        for sizes in self._loops:
+            steps += math.prod(number + sum(len(bindings.get(slot, ())) for slot in slots) for number, slots in sizes)
+        if steps >= self._limits.iterations:
+            reason = f"its comprehensions could take {steps} steps; fewer than {self._limits.iterations} are allowed"
+            raise EvaluationError(reason)
 
 
-def _not_finite(scope: Scope) -> str:
-    """Why a comprehension over all metrics may have no value."""
-    for name in sorted(scope.metric_names()):
+def _why(error: EvaluationError, missing: Mapping[str, str], scope: Scope) -> str:
+    """What was missing where it mattered, in the words of whoever knows best."""
+    if error.key is not None:
         try:
-            scope.metric(name)
+            scope.metric(error.key)
         except UnknownValueError as unknown:
-            return unknown.reason
-    return ""
+            if error.key in scope.metric_names():
+                return unknown.reason
+        return f"there is nothing named {error.key!r}"
+    slot = _SLOT.search(error.reason)
+    return missing.get(slot[0], error.reason) if slot else error.reason or "no value"
 
 
-def _call(slot: Slot, scope: Scope, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    arguments = tuple(_value_of(a[0], variables) if isinstance(a, tuple) else a for a in slot.arguments)
-    return scope.call(slot.of, arguments)
-
-
-_Reader = Callable[[Slot, Scope, Mapping[str, CelValue | UnknownValueError]], Any]
-_READERS: dict[str, _Reader] = {
-    "variable": _variable,
-    "own": _own,
-    "metric": _metric,
-    "known": _known,
-    "names": _all_names,
-    "finite": _finite,
-    "call": _call,
-}
-
-
-def _value_of(name: str, variables: Mapping[str, CelValue | UnknownValueError]) -> CelValue:
-    value = variables.get(name)
-    if value is None:
-        raise UnknownValueError(f"variables.{name} has no value")
-    if isinstance(value, UnknownValueError):
-        raise UnknownValueError(f"variables.{name}: {value.reason}")
-    return value
+def _written(argument: CelValue) -> str:
+    """An argument as it could have been written."""
+    if isinstance(argument, str):
+        return '"' + argument.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(argument, timedelta):
+        return f'duration("{argument.total_seconds():g}s")'
+    return str(argument)
 
 
 def _names(checked: Checked) -> frozenset[str]:

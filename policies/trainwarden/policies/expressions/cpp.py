@@ -8,8 +8,9 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from trainwarden.policies.expressions.checking import Checked, check, dynamic_name
-from trainwarden.policies.expressions.compiled import Compiled, Current, EvaluationError
+from trainwarden.policies.expressions.calls import dynamic_name
+from trainwarden.policies.expressions.checking import Checked, check
+from trainwarden.policies.expressions.compiled import DIVISION, INDEX, OVERFLOW, Compiled, Current, EvaluationError
 from trainwarden.policies.expressions.errors import ExpressionError
 from trainwarden.policies.expressions.functions import PLAIN_FUNCTIONS
 from trainwarden.policies.expressions.protocol import CelValue, Expression, Limits
@@ -23,6 +24,14 @@ _TYPES = {
     "duration": cel.Type.DURATION, "timestamp": cel.Type.TIMESTAMP,
 }  # fmt: skip
 _STATUS = re.compile(r"^[A-Z_]+: ")
+_KEY = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_REASONS = {
+    "Iteration budget": "its comprehensions take too many steps",
+    "divide by zero": DIVISION,
+    "modulus by zero": DIVISION,
+    "Index error": INDEX,
+    "overflow": OVERFLOW,
+}
 
 
 def _type(type_: CelType) -> Any:
@@ -60,12 +69,12 @@ class CppEngine:
 
         def run(bindings: dict[str, Any]) -> CelValue:
             try:
-                value = evaluate(data=bindings)
+                value = evaluate(None, bindings)
             except RuntimeError as error:
-                raise EvaluationError(_reason(str(error))) from error
+                raise _failure(str(error)) from error
             plain: CelValue = value.plain_value()
-            if value.type() == error_type:
-                raise EvaluationError(_reason(str(plain)))
+            if plain.__class__ is str and value.type() == error_type:  # an error's plain value is its text
+                raise _failure(str(plain))
             return plain
 
         return run
@@ -94,8 +103,13 @@ def _plain_functions() -> list[Any]:
     ]
 
 
-def _reason(text: str) -> str:
+def _failure(text: str) -> EvaluationError:
+    """What the engine says, in plain words; `UNKNOWN: No value with name "s0_" found` stays, as it names a slot."""
     text = _STATUS.sub("", text.partition("\n")[0])
-    if "Iteration budget" in text:
-        return "a comprehension takes too many steps"
-    return text.replace("divide by zero", "division by zero").removesuffix(" [INTERNAL]")
+    key = _KEY.search(text)
+    if key:
+        return EvaluationError("a map lacks a key", key[1])
+    for sign, reason in _REASONS.items():
+        if sign in text:
+            return EvaluationError(reason)
+    return EvaluationError(text)

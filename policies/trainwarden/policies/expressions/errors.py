@@ -20,7 +20,7 @@ class ExpressionError(ValueError):
         super().__init__(f"{field}:{line}:{column}: {found}; {remedy}")
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A remedy that names the closest known name, or else says `otherwise`."""
+def nearest(name: str, known: Iterable[str], otherwise: str, *, before: str = "") -> str:
+    """A remedy that names the closest known name, with `before` put before it, or else says `otherwise`."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]}?" if close else otherwise
+    return f"did you mean {before}{close[0]}?" if close else otherwise

@@ -12,8 +12,9 @@ from celpy import celtypes
 from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError, Evaluator
 
-from trainwarden.policies.expressions.checking import Checked, check, dynamic_name
-from trainwarden.policies.expressions.compiled import Compiled, Current, EvaluationError
+from trainwarden.policies.expressions.calls import dynamic_name
+from trainwarden.policies.expressions.checking import Checked, check
+from trainwarden.policies.expressions.compiled import DIVISION, INDEX, OVERFLOW, Compiled, Current, EvaluationError
 from trainwarden.policies.expressions.errors import ExpressionError
 from trainwarden.policies.expressions.functions import PLAIN_FUNCTIONS
 from trainwarden.policies.expressions.protocol import CelValue, Expression, Limits, UnknownValueError
@@ -52,6 +53,7 @@ class PythonEngine:
         self._current = Current()
         self._environment = celpy.Environment()
         self._functions = {name: _adapted(compute) for name, _, _, compute in PLAIN_FUNCTIONS}
+        self._functions |= {"_&&_": _both, "_||_": _either}
         for function in FUNCTIONS:
             for overload in function.overloads:
                 self._functions[dynamic_name(function.name, overload)] = _adapted(self._caller(function.name))
@@ -80,7 +82,7 @@ class PythonEngine:
             except _OutOfTimeError as error:
                 raise EvaluationError(f"the evaluation took longer than {seconds:g} s") from error
             except CELEvalError as error:
-                raise EvaluationError(_reason(error)) from error
+                raise _failure(error) from error
             plain: CelValue = _plain(value)
             return plain
 
@@ -139,14 +141,37 @@ def _plain(value: Any) -> Any:
         case timedelta():
             return timedelta(days=value.days, seconds=value.seconds, microseconds=value.microseconds)
         case CELEvalError():
-            raise EvaluationError(_reason(value))
+            raise _failure(value)
         case _:
             return value
 
 
-def _reason(error: BaseException) -> str:
-    text = str(error.args[0]) if error.args else type(error).__name__
-    lowered = text.lower()
-    if "divide by zero" in lowered or "modulus by zero" in lowered:
-        return "division by zero"
-    return text.partition("\n")[0][:200]
+def _failure(error: BaseException) -> EvaluationError:
+    """What the engine says, in plain words."""
+    text, kind, details = (*error.args, "", None, ())[:3] if error.args else (type(error).__name__, None, ())
+    if kind is KeyError and text == "no such key":
+        return EvaluationError("a map lacks a key", str(details[0]))
+    if kind is ZeroDivisionError:
+        return EvaluationError(DIVISION)
+    if kind is IndexError:
+        return EvaluationError(INDEX)
+    if "overflow" in str(text):
+        return EvaluationError(OVERFLOW)
+    return EvaluationError(str(text).partition("\n")[0][:200])
+
+
+def _both(left: Any, right: Any) -> Any:
+    """`left && right`: false wins over an error, and of two errors the first one."""
+    return _joined(left, right, decides=False)
+
+
+def _either(left: Any, right: Any) -> Any:
+    """`left || right`: true wins over an error, and of two errors the first one."""
+    return _joined(left, right, decides=True)
+
+
+def _joined(left: Any, right: Any, *, decides: bool) -> Any:
+    for side in (left, right):
+        if not isinstance(side, Exception) and bool(side) is decides:
+            return side
+    return left if isinstance(left, Exception) else right

@@ -1,0 +1,258 @@
+"""Check the calls of an expression: functions, methods and macros."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from trainwarden.policies.expressions.errors import nearest
+from trainwarden.policies.expressions.parts import Part, a, duration_text, finite, quoted
+from trainwarden.policies.expressions.slots import Argument
+from trainwarden.policies.expressions.syntax import Call, Name, Place, Select, read_duration
+from trainwarden.policies.expressions.types import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    INT,
+    STRING,
+    TIMESTAMP,
+    list_of,
+    of_vocabulary,
+)
+from trainwarden.policies.vocabulary import FUNCTIONS, Function, Overload
+
+if TYPE_CHECKING:
+    from trainwarden.policies.expressions.checking import Checker
+
+__all__ = ["check_call", "dynamic_name"]
+
+MOST_NESTED = 2  # comprehensions: three over 60 items each took the Python engine 91 s
+
+_MACROS = ("all", "exists", "exists_one", "filter", "map")
+_KNOWN_FUNCTIONS = {function.name: function for function in FUNCTIONS}
+_TIME_PARTS = {
+    TIMESTAMP: (
+        "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours",
+        "getMinutes", "getSeconds",
+    ),
+    DURATION: ("getHours", "getMinutes", "getSeconds"),
+}  # fmt: skip
+_PLAIN = ("size", "human", "bool", "double", "duration", "int", "string", "timestamp")
+_STRING_METHODS = ("contains", "endsWith", "matches", "startsWith")
+
+
+def check_call(checker: Checker, node: Call) -> Part:
+    """Check a call, and all below it."""
+    if node.function == "has" and node.target is None:
+        return _has(checker, node)
+    if node.target is not None:
+        if node.function in _MACROS:
+            return _macro(checker, node)
+        return _method(checker, node)
+    if node.function in _KNOWN_FUNCTIONS:
+        return _history(checker, node, _KNOWN_FUNCTIONS[node.function])
+    if node.function == "size":
+        _arity(checker, node, 1)
+        return _size(checker, node, checker.names_or(node.arguments[0]))
+    if node.function in _PLAIN:
+        return _convert(checker, node)
+    remedy = nearest(node.function, [*_KNOWN_FUNCTIONS, *_PLAIN, "has"], "docs/expressions.md lists the functions")
+    raise checker.syntax.error(node.place, f"unknown function {node.function!r}", remedy)
+
+
+def _arity(checker: Checker, node: Call, *allowed: int) -> None:
+    if len(node.arguments) not in allowed:
+        right = " or ".join(str(number) for number in allowed)
+        raise checker.syntax.error(
+            node.place, f"{node.function} with {len(node.arguments)} arguments", f"it takes {right}"
+        )
+
+
+def _has(checker: Checker, node: Call) -> Part:
+    _arity(checker, node, 1)
+    argument = node.arguments[0]
+    if isinstance(argument, Select):
+        if checker.dotted(argument.operand) == "metrics":
+            return checker.slot("known", argument.field, BOOL, checker.syntax.text(node.place))
+        operand = checker.part(argument.operand)
+        if operand.type.name == "map":
+            return Part(f"({quoted(argument.field)} in {operand.text})", BOOL)
+    raise checker.syntax.error(
+        node.place, checker.syntax.text(node.place), "has() asks for a metric or a label, such as has(metrics.loss)"
+    )
+
+
+def _size(checker: Checker, node: Call, part: Part) -> Part:
+    if part.type != STRING and part.type.scalar:
+        raise checker.syntax.error(node.place, f"the size of {a(part.type)}", "texts, lists and maps have a size")
+    return Part(f"size({part.text})", INT)
+
+
+def _convert(checker: Checker, node: Call) -> Part:
+    _arity(checker, node, 1)
+    part, name, place = checker.part(node.arguments[0]), node.function, node.place
+    kind = part.type
+    if name == "human":
+        if kind not in (DURATION, DOUBLE, INT):
+            raise checker.syntax.error(place, f"human of {a(kind)}", "it puts a duration or a number into few words")
+        number = kind.number
+        return Part(f"human_double_({finite(part, DOUBLE)})" if number else f"human_duration_({part.text})", STRING)
+    allowed = {
+        "string": (BOOL, INT, DOUBLE, STRING, DURATION, TIMESTAMP), "double": (INT, DOUBLE, STRING),
+        "int": (INT, DOUBLE, STRING, TIMESTAMP), "bool": (BOOL, STRING), "duration": (DURATION, STRING),
+        "timestamp": (TIMESTAMP, STRING),
+    }[name]  # fmt: skip
+    if kind not in allowed:
+        raise checker.syntax.error(place, f"{name} of {a(kind)}", f"it takes {', '.join(map(str, allowed))}")
+    result = {"string": STRING, "double": DOUBLE, "int": INT, "bool": BOOL, "duration": DURATION}.get(name, TIMESTAMP)
+    if kind == result:
+        return part
+    if name == "duration" and isinstance(part.constant, str):
+        length = read_duration(part.constant)
+        if length is None:
+            remedy = 'write hours, minutes and seconds, such as "1h30m" (CEL has no days: "48h")'
+            raise checker.syntax.error(place, f"the duration {part.constant!r}", remedy)
+        return Part(duration_text(length), DURATION, constant=length)
+    if name == "string" and kind != INT:
+        return Part(f"text_{kind}_({finite(part, kind)})", STRING)
+    if kind == STRING or (name == "int" and kind in (DOUBLE, TIMESTAMP)):
+        return Part(f"{name}_of_{kind}_({part.text})", result, computed=result == DOUBLE)
+    return Part(f"{name}({part.text})", result)
+
+
+def _method(checker: Checker, node: Call) -> Part:
+    assert node.target is not None  # noqa: S101 - the caller has looked
+    target = checker.names_or(node.target)
+    arguments = [checker.part(argument) for argument in node.arguments]
+    if node.function == "size":
+        _arity(checker, node, 0)
+        return _size(checker, node, target)
+    if target.type == STRING and node.function in _STRING_METHODS:
+        _arity(checker, node, 1)
+        if arguments[0].type != STRING:
+            raise checker.syntax.error(node.arguments[0].place, f"{a(arguments[0].type)}", "a string is right")
+        if node.function == "matches":
+            _check_pattern(checker, arguments[0], node.arguments[0].place)
+        return Part(f"{target.text}.{node.function}({arguments[0].text})", BOOL)
+    parts = _TIME_PARTS.get(target.type, ())
+    if node.function in parts:
+        _arity(checker, node, *((0, 1) if target.type == TIMESTAMP else (0,)))
+        if arguments and arguments[0].type != STRING:
+            raise checker.syntax.error(
+                node.arguments[0].place, f"{a(arguments[0].type)}", 'a time zone such as "Europe/Berlin" is right'
+            )
+        zone = arguments[0].text if arguments else '"UTC"'
+        more = f", {zone}" if target.type == TIMESTAMP else ""
+        return Part(f"{node.function}_{target.type}_({target.text}{more})", INT)
+    if target.type == STRING and node.function == "format":
+        remedy = "join texts with +, and put a number or duration into few words with human(...)"
+        raise checker.syntax.error(node.place, "format, which only one of the engines has", remedy)
+    known = [*_STRING_METHODS, "size"] if target.type == STRING else [*parts]
+    known += ["size", *_MACROS] if not target.type.scalar else []
+    otherwise = f"{a(target.type)} has {', '.join(known)}" if known else f"{a(target.type)} has no methods"
+    raise checker.syntax.error(
+        node.place, f"unknown method {node.function!r}", nearest(node.function, known, otherwise)
+    )
+
+
+def _check_pattern(checker: Checker, pattern: Part, place: Place) -> None:
+    import re2
+
+    quiet = re2.Options()
+    quiet.log_errors = False
+    if not isinstance(pattern.constant, str):
+        raise checker.syntax.error(place, "a pattern that is computed", "write the pattern as a text in quotes")
+    try:
+        re2.compile(pattern.constant, options=quiet)
+    except re2.error as error:
+        raise checker.syntax.error(
+            place, f"the pattern {pattern.constant!r}", f"RE2 says: {_decoded(error)}"
+        ) from error
+
+
+def _macro(checker: Checker, node: Call) -> Part:
+    assert node.target is not None  # noqa: S101 - the caller has looked
+    target = checker.names_or(node.target)
+    _arity(checker, node, 2)
+    variable, body = node.arguments
+    if not isinstance(variable, Name):
+        raise checker.syntax.error(
+            variable.place,
+            f"{checker.syntax.text(variable.place)} as a variable of {node.function}",
+            "a plain name is right",
+        )
+    if variable.name in checker.locals or variable.name in checker.roots:
+        raise checker.syntax.error(variable.place, f"{variable.name!r} again", "choose a name that is not in use")
+    item = STRING if target.type.name == "map" else target.type.item
+    if item is None:
+        raise checker.syntax.error(
+            node.target.place,
+            f"{node.function} over {a(target.type)}",
+            "it goes over a list, a map of labels, or metrics",
+        )
+    if len(checker.locals) >= MOST_NESTED:
+        raise checker.syntax.error(node.place, "three comprehensions inside each other", "two are allowed")
+    local = f"l{len(checker.locals)}_"
+    checker.locals[variable.name] = (local, item)
+    checker.around.append(target.size)
+    checker.loops.append(tuple(checker.around))
+    inner = checker.part(body)
+    checker.around.pop()
+    del checker.locals[variable.name]
+    text = f"{target.text}.{node.function}({local}, {finite(inner, inner.type)})"
+    if node.function == "map":
+        if not inner.type.scalar:
+            raise checker.syntax.error(body.place, f"a list of {inner.type}", "lists have single values")
+        return Part(text, list_of(inner.type), size=target.size)
+    if inner.type != BOOL:
+        raise checker.syntax.error(body.place, f"{a(inner.type)} in {node.function}", "a bool is right")
+    if node.function == "filter":
+        return Part(text, list_of(item), size=target.size)
+    return Part(text, BOOL)
+
+
+def _history(checker: Checker, node: Call, function: Function) -> Part:
+    """A function of the vocabulary. With arguments known beforehand it is read like a variable."""
+    arguments = [checker.part(argument) for argument in node.arguments]
+    types = tuple(argument.type for argument in arguments)
+    overload = next((o for o in function.overloads if tuple(of_vocabulary(t) for _, t in o.parameters) == types), None)
+    if overload is None:
+        ways = "; ".join(
+            f"{function.name}({', '.join(f'{name} {type_}' for name, type_ in o.parameters)})"
+            for o in function.overloads
+        )
+        found = f"{function.name}({', '.join(map(str, types))})"
+        raise checker.syntax.error(node.place, found, f"it is called as {ways}")
+    for argument, part, (name, _) in zip(node.arguments, arguments, overload.parameters, strict=True):
+        _check_argument(checker, name, part.constant, argument.place)
+    result = of_vocabulary(overload.result)
+    known = tuple(part.constant for part in arguments if part.constant is not None)
+    if len(known) == len(arguments):
+        return checker.slot("call", function.name, result, checker.syntax.text(node.place), known)
+    checker.dynamic.add(function.name)
+    return Part(
+        f"{dynamic_name(function.name, overload)}({', '.join(finite(part, part.type) for part in arguments)})", result
+    )
+
+
+def _check_argument(checker: Checker, name: str, value: Argument | None, place: Place) -> None:
+    if name == "direction" and isinstance(value, str) and value not in ("lower", "higher"):
+        raise checker.syntax.error(place, f"the direction {value!r}", '"lower" or "higher" is better')
+    if name == "window" and isinstance(value, timedelta) and value <= timedelta(0):
+        raise checker.syntax.error(
+            place, "a window that is not longer than nothing", 'write one such as duration("2h")'
+        )
+    if name == "steps" and isinstance(value, int) and value < 1:
+        raise checker.syntax.error(place, f"a window of {value} steps", "at least 1 is right")
+    if name == "q" and isinstance(value, int | float) and not 0 <= value <= 1:
+        raise checker.syntax.error(place, f"the quantile {value}", "0 to 1 is right")
+
+
+def dynamic_name(function: str, overload: Overload) -> str:
+    """Name in the checked text of an overload that is called with computed arguments."""
+    return "_".join([function, *(str(of_vocabulary(type_)) for _, type_ in overload.parameters), ""])
+
+
+def _decoded(error: Exception) -> str:
+    reason = error.args[0] if error.args else "it is not valid"
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
