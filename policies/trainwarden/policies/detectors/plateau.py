@@ -71,7 +71,7 @@ def plateaus(history: View, window: float, *, opening: float, end: float, higher
     found = (
         shown
         and not _still_improves(recent, sign, end, window, negligible / age)
-        and _patient(history, sign, end, window, max(3 * fit.noise, negligible))
+        and _patient(history, sign, end, window, negligible)
     )
     return Plateau(found, -sign * fit.rise, _error(fit, recent), negligible * window / age)
 
@@ -131,15 +131,14 @@ def _still_improves(recent: View, sign: float, end: float, window: float, pace: 
     return False
 
 
-def _patient(history: View, sign: float, end: float, window: float, margin: float) -> bool:
+def _patient(history: View, sign: float, end: float, window: float, negligible: float) -> bool:
     """Whether a metric that was better before has had time to come back (schedules with restarts)."""
     rows = history.rows
-    recent = history.between(end - window, math.inf)
-    level = sign * recent.mean
-    best, best_step = math.inf, 0.0
-    for n, mean, step in zip(rows.counts, rows.means, rows.ends, strict=True):
-        if n >= 1 and sign * mean < best:
-            best, best_step = sign * mean, float(step)
-    if level - best <= margin:
+    levels = [sign * mean for mean in rows.means]
+    jumps = [abs(b - a) for a, b in itertools.pairwise(levels)]
+    noise = 1.4826 * statistics.median(jumps) / math.sqrt(2) if jumps else 0.0
+    now = statistics.median(levels[-_HELD:])
+    best, best_step = min(zip(levels, rows.ends, strict=True))
+    if now - best <= max(3 * noise, negligible):
         return True
     return end - best_step >= PATIENCE_ABOVE_BEST * window
