@@ -1,21 +1,25 @@
 """Replay the detectors over recorded curves, and print how often they are wrong.
 
-    python -m benchmarks.detector_quality [--curves FOLDER] [--every N] [--processes N]
+    python -m benchmarks.detector_quality [--judge plateau|divergence|injected] [--every N] [--processes N]
 
 A stop by `plateau` is wrong when more than 1 % of the run's whole improvement was still to come, as in the table of
 peers that `docs/detectors.md` compares with. Improvement is measured on the moving average of 2 % of the points.
+`injected` spoils real curves halfway (not a number, three times the level, growth by 1 % a value, frozen at its level
+with its own noise), and counts how many are found before the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import math
+import random
 import statistics
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -75,7 +79,9 @@ def replay(history: History, function: str, share: float, *, checks: int = 32) -
     due = 0.0
     for seq, (step, value) in enumerate(zip(history.steps, history.values, strict=True)):
         at = T0 + timedelta(seconds=seq)
-        state.observe(Report("r", seq, 0.0, "p", "train", step, metrics={history.metric: value}), at)
+        finite = math.isfinite(value)
+        metrics, odd = ({history.metric: value}, {}) if finite else ({}, {history.metric: "NaN"})
+        state.observe(Report("r", seq, 0.0, "p", "train", step, metrics=metrics, nonfinite=odd), at)
         if step < due:
             continue
         due = step + window / checks
@@ -85,6 +91,67 @@ def replay(history: History, function: str, share: float, *, checks: int = 32) -
         except UnknownValueError:
             continue
     return None
+
+
+def spoil(history: History, kind: str) -> History:
+    """A history that goes wrong halfway."""
+    half = len(history.values) // 2
+    tail = history.values[half - max(half // 10, 8) : half]
+    level = statistics.fmean(tail)
+    chance = random.Random(history.id)
+    jumps = [(b - a) / math.sqrt(2) for a, b in itertools.pairwise(tail)]
+
+    def after(index: int, value: float) -> float:
+        match kind:
+            case "not a number":
+                return math.nan
+            case "level x 3":
+                return 3 * value
+            case "grows by 1 %":
+                return value * 1.01 ** min(index, 2000)
+        return level + chance.choice(jumps)
+
+    values = [*history.values[:half], *(after(index, value) for index, value in enumerate(history.values[half:]))]
+    return replace(history, values=tuple(values))
+
+
+def find(job: tuple[History, str, str, float]) -> tuple[str, float, float | None, bool]:
+    """Kind, window, windows passed from the injection to the finding (None: never), and whether it came too early."""
+    history, function, kind, share = job
+    place = replay(spoil(history, kind), function, share)
+    if place is None:
+        return kind, share, None, False
+    span = history.steps[-1] - history.steps[0]
+    half = history.steps[len(history.steps) // 2]
+    return kind, share, (history.steps[place] - half) / (span * share), history.steps[place] < half
+
+
+def injected(histories: Sequence[History]) -> list[str]:
+    """Markdown rows of what was injected and found, over histories with 500 values and more."""
+    kinds = {
+        "not a number": "divergence",
+        "level x 3": "divergence",
+        "grows by 1 %": "divergence",
+        "frozen at its level": "plateau",
+    }
+    long = [history for history in histories if len(history.values) >= 500]
+    found: dict[tuple[str, float], list[tuple[float | None, bool]]] = {}
+    for kind, function in kinds.items():
+        for history in long:
+            for share in SHARES:
+                _, _, delay, early = find((history, function, kind, share))
+                found.setdefault((kind, share), []).append((delay, early))
+    rows = [
+        "| injected halfway | found by | window | curves | found | too early | median delay in windows |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (kind, share), answers in found.items():
+        delays = [delay for delay, early in answers if delay is not None and not early]
+        rows.append(
+            f"| {kind} | `{kinds[kind]}` | {share:.0%} of the run | {len(answers)} | {len(delays)} | "
+            f"{sum(early for _, early in answers)} | {f'{statistics.median(delays):.1f}' if delays else '–'} |"
+        )
+    return rows
 
 
 def smooth(values: Sequence[float]) -> list[float]:
@@ -144,7 +211,7 @@ def main() -> None:
     parser.add_argument("--curves", type=Path, default=CURVES)
     parser.add_argument("--every", type=int, default=1, help="replay only every n-th run")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--function", choices=("plateau", "divergence"), default="plateau")
+    parser.add_argument("--judge", choices=("plateau", "divergence", "injected"), default="plateau")
     parser.add_argument("--worst", type=int, default=0, help="also list so many of the worst stops")
     parser.add_argument("--source", default="", help="only this file")
     options = parser.parse_args()
@@ -154,7 +221,10 @@ def main() -> None:
         if options.source in path.name
         for history in read(path, options.every)
     ]
-    jobs = [(history, options.function, share) for history in histories for share in SHARES]
+    if options.judge == "injected":
+        print("\n".join(injected(histories)))
+        return
+    jobs = [(history, options.judge, share) for history in histories for share in SHARES]
     if options.processes > 1:
         with ProcessPoolExecutor(options.processes) as pool:
             stops = list(pool.map(judge, jobs, chunksize=8))

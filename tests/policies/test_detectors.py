@@ -205,6 +205,16 @@ class TestDivergence:
 
         assert found is expected
 
+    @pytest.mark.parametrize(("losses", "expected"), [([0.0] * 5, True), ([0.5, 0.4, 0.3, 0.2, 0.1], False)], ids=str)
+    def test_a_filtered_loss_is_told_by_its_gradients(self, losses: list[float], expected: bool) -> None:
+        training = Training()
+        for step in range(30):
+            training.report(step, {"loss": 2.0 + 1 / (step + 1), "grad_norm": 1.0})
+        for step, loss in enumerate(losses, 30):
+            training.report(step, {"loss": loss}, nonfinite={"grad_norm": "NaN"})
+
+        assert call(training, "divergence", "loss", 20) is expected
+
     def test_the_newest_value_alone_tells_what_is_not_finite(self) -> None:
         training = Training()
         training.losses([2.0, 1.0])

@@ -234,7 +234,7 @@ def _see_no_warm_up(question: Question, name: str) -> None:
 def _divergence(question: Question) -> bool:
     name, higher, series = question.text(0), question.higher(2), question.series()
     question.window()
-    if non_finite_for_good(series):
+    if non_finite_for_good(series) or _hidden_by_a_filter(question, series):
         return True
     if series.streak:
         raise UnknownValueError(f"{name} is not finite at step {series.nonfinite.step if series.nonfinite else 0}")
@@ -248,6 +248,16 @@ def _divergence(question: Question) -> bool:
     question.looked_at(name, view)
     end = float(view.last_step)
     return diverges(series.whole(), end - view.first_step, opening=series.opening, end=end, higher=higher)
+
+
+def _hidden_by_a_filter(question: Question, series: Series) -> bool:
+    """Whether a loss stands still while gradients are not finite: transformers logs so with `logging_nan_inf_filter`."""
+    gradients = question.run.metrics.series("grad_norm")
+    if gradients is None or gradients is series or not non_finite_for_good(gradients):
+        return False
+    question.used.append(gradients)
+    _, _, values = series.exact()
+    return len(values) >= 3 and values[-1] == values[-2] == values[-3]
 
 
 def _non_finite(question: Question) -> bool:
