@@ -1,0 +1,285 @@
+"""One supervised NATS connection: comes back by itself, publishes until acknowledged, reads streams in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+__all__ = ["ApiError", "Bus", "BusError", "Entry", "Reading"]
+
+log = logging.getLogger(__name__)
+
+_USER_TIMEOUT_MS = 15_000  # a stalled server is given up after this, not after TCP's quarter of an hour
+
+
+class BusError(Exception):
+    """NATS can't be used as asked. Whether retrying helps is in the subclass."""
+
+
+class ApiError(BusError):
+    """JetStream refused a request; retrying does not help."""
+
+    def __init__(self, subject: str, code: int, description: str) -> None:
+        self.code = code  # JetStream's err_code
+        self.description = description
+        super().__init__(f"{subject}: {description} ({code})")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message of a stream."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str] | None
+    sequence: int
+    time: float  # Unix seconds at which the server stored it
+    pending: int  # how many more the stream holds
+
+
+class Bus:
+    """A connection that is there again after whatever happens to the server."""
+
+    def __init__(self, url: str, *, token: str | None, name: str) -> None:
+        self._url, self._token, self._name = url, token, name
+        self._client: Client | None = None
+        self._closing = False
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def connect(cls, url: str, *, token: str | None = None, name: str = "trainwarden") -> Bus:
+        """Connect, or say why not.
+
+        Raises:
+            BusError: No server answers there, or it refuses us.
+        """
+        bus = cls(url, token=token, name=name)
+        try:
+            await bus._open(first=True)
+        except (OSError, NatsError, TimeoutError) as error:
+            raise BusError(
+                f"no NATS server can be used at {_place(url)}: {str(error) or type(error).__name__}"
+            ) from error
+        return bus
+
+    async def close(self) -> None:
+        """Give the connection up."""
+        self._closing = True
+        if self._client is not None:
+            with contextlib.suppress(NatsError, OSError, TimeoutError):
+                await asyncio.wait_for(self._client.close(), 5)
+
+    async def client(self) -> Client:
+        """The connection; a new one when the old one was closed for good."""
+        async with self._lock:
+            if self._client is None or (self._client.is_closed and not self._closing):
+                await self._open(first=False)
+            assert self._client is not None  # noqa: S101 - just opened
+            return self._client
+
+    async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
+        """Publish without waiting; what the server does not get is lost."""
+        client = await self.client()
+        await client.publish(subject, data, reply=reply)
+
+    async def request(self, subject: str, body: object, *, within: float = 5.0) -> dict[str, Any]:
+        """Ask JetStream's API.
+
+        Raises:
+            ApiError: It refused.
+            TimeoutError: It did not answer.
+        """
+        client = await self.client()
+        answer = await client.request(subject, json.dumps(body).encode() if body is not None else b"", timeout=within)
+        decoded: dict[str, Any] = json.loads(answer.data)
+        if "error" in decoded:
+            error = decoded["error"]
+            raise ApiError(subject, int(error.get("err_code", error.get("code", 0))), str(error.get("description")))
+        return decoded
+
+    async def store(self, subject: str, data: bytes, *, message_id: str) -> None:
+        """Publish into a stream until the server has acknowledged it. The same id is stored once.
+
+        Raises:
+            ApiError: The stream does not take it (it is full, or the message too large).
+        """
+        wait = 0.1
+        while True:
+            try:
+                client = await self.client()
+                answer = await client.request(subject, data, timeout=2.0, headers={"Nats-Msg-Id": message_id})
+                decoded = json.loads(answer.data)
+                if "error" in decoded:
+                    error = decoded["error"]
+                    raise ApiError(subject, int(error.get("err_code", 0)), str(error.get("description")))
+            except (TimeoutError, NatsError, OSError) as error:
+                if self._closing:
+                    raise BusError("the connection is being closed") from error
+                log.debug(
+                    "publish was not acknowledged, will retry subject=%s reason=%s", subject, type(error).__name__
+                )
+                await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
+                wait = min(wait * 2, 2.0)
+            else:
+                return
+
+    async def _open(self, *, first: bool) -> None:
+        async def ignore(error: Exception) -> None:
+            log.debug("nats error reason=%s", type(error).__name__)
+
+        self._client = await nats.connect(
+            self._url,
+            token=self._token,
+            name=self._name,
+            allow_reconnect=True,
+            max_reconnect_attempts=3 if first else -1,
+            reconnect_time_wait=0.25,
+            connect_timeout=2,
+            ping_interval=10,
+            max_outstanding_pings=2,
+            flush_timeout=5,
+            error_cb=ignore,
+        )
+        await self._client.flush(5)
+        self._client.options["max_reconnect_attempts"] = -1
+        self._set_user_timeout(self._client)
+
+    def _set_user_timeout(self, client: Client) -> None:
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+        if option is not None and writer is not None:
+            with contextlib.suppress(OSError, AttributeError):
+                writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, option, _USER_TIMEOUT_MS)
+
+
+class Reading:
+    """Reads a stream in order, from a sequence on, and goes on where it was after any interruption.
+
+    Args:
+        bus: The connection.
+        stream: Name of the stream.
+        subjects: Filters; empty reads all.
+        take: Called with each message in order; returns an awaitable when it needs the reader to wait.
+        newest_only: Begin with the newest message of each subject.
+        batch: Messages asked for at a time.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        stream: str,
+        *,
+        take: Callable[[Entry], Awaitable[None] | None],
+        subjects: tuple[str, ...] = (),
+        newest_only: bool = False,
+        batch: int = 500,
+    ) -> None:
+        self._bus, self._stream, self._subjects, self._take = bus, stream, subjects, take
+        self._newest_only, self._batch = newest_only, batch
+        self._sequence = 0  # of the newest message taken
+        self.caught_up = asyncio.Event()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            try:
+                await self._read()
+            except (TimeoutError, NatsError, OSError, BusError) as error:
+                log.debug("reading will go on stream=%s reason=%s", self._stream, type(error).__name__)
+                await asyncio.sleep(0.2)
+
+    async def _read(self) -> None:
+        client = await self._bus.client()
+        name, pending = await self._consumer()
+        if pending == 0:
+            self.caught_up.set()
+        arrived: asyncio.Queue[Msg] = asyncio.Queue()
+
+        async def keep(message: Msg) -> None:
+            arrived.put_nowait(message)
+
+        inbox = client.new_inbox()
+        subscription = await client.subscribe(inbox, cb=keep, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        ask = json.dumps({"batch": self._batch, "expires": 5_000_000_000, "idle_heartbeat": 1_000_000_000}).encode()
+        next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
+        outstanding = 0
+        try:
+            while True:
+                if outstanding <= self._batch // 2:
+                    await client.publish(next_subject, ask, reply=inbox)
+                    outstanding += self._batch
+                message = await asyncio.wait_for(arrived.get(), 4)
+                while True:
+                    status = message.headers.get("Status") if message.headers and not message.data else None
+                    if status is None:
+                        outstanding -= 1
+                        await self._taken(message)
+                    elif status == "100":
+                        pass  # the server lives
+                    elif status in ("408", "404"):
+                        left = message.headers.get("Nats-Pending-Messages", "0") if message.headers else "0"
+                        outstanding -= int(left)
+                    else:
+                        raise BusError(f"the consumer is gone ({status})")
+                    if arrived.empty():
+                        break
+                    message = arrived.get_nowait()
+        finally:
+            with contextlib.suppress(NatsError, OSError, TimeoutError):
+                await subscription.unsubscribe()
+            with contextlib.suppress(NatsError, OSError, TimeoutError, BusError):
+                await self._bus.request(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}", None, within=0.5)
+
+    async def _taken(self, message: Msg) -> None:
+        entry = _entry(message)
+        if entry.sequence <= self._sequence:
+            return
+        self._sequence = entry.sequence
+        waiting = self._take(entry)
+        if waiting is not None:
+            await waiting
+        if entry.pending == 0 and not self.caught_up.is_set():
+            self.caught_up.set()
+
+    async def _consumer(self) -> tuple[str, int]:
+        """Make a consumer for our own use; gives its name and how many messages wait."""
+        config: dict[str, Any] = {"ack_policy": "none", "inactive_threshold": 30_000_000_000, "mem_storage": True}
+        config["max_deliver"] = 1
+        if self._subjects:
+            config["filter_subjects"] = list(self._subjects)
+        if self._sequence:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": self._sequence + 1}
+        else:
+            config["deliver_policy"] = "last_per_subject" if self._newest_only else "all"
+            if self._newest_only and not self._subjects:
+                config["filter_subject"] = ">"
+        body = {"stream_name": self._stream, "config": config}
+        answer = await self._bus.request(f"$JS.API.CONSUMER.CREATE.{self._stream}", body)
+        return str(answer["name"]), int(answer.get("num_pending", 0))
+
+
+def _entry(message: Msg) -> Entry:
+    """A message with what the server says of it in the reply subject."""
+    parts = message.reply.split(".")
+    sequence, nanoseconds, pending = (
+        (parts[5], parts[7], parts[8]) if len(parts) == 9 else (parts[7], parts[9], parts[10])
+    )
+    return Entry(message.subject, message.data, message.headers, int(sequence), int(nanoseconds) / 1e9, int(pending))
+
+
+def _place(url: str) -> str:
+    """The address without user, password or token."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -1,0 +1,109 @@
+"""The notifier's role on NATS: notices in, messages out, and what became of them back to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Protocol
+
+import msgspec
+
+from trainwarden.controller.bus import Bus, Entry, Reading
+from trainwarden.controller.payloads import decode
+from trainwarden.controller.publishing import publish_result
+from trainwarden.notifiers.delivery import DeliveryResult
+from trainwarden.policies.decision import ActionResult, ActionState
+from trainwarden.policies.notice import Notice
+
+__all__ = ["NotifierRole", "Sender"]
+
+log = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    """Delivers a notice; `trainwarden.notifiers.delivery.Dispatcher` is one."""
+
+    async def send(self, notice: Notice) -> tuple[DeliveryResult, ...]:
+        """Deliver to all targets of the notice's channels; failures are results."""
+        ...
+
+
+class NotifierRole:
+    """Sends each notice once; those that were sent before, as results on the stream say, are passed over."""
+
+    def __init__(self, bus: Bus, sender: Sender) -> None:
+        self._bus, self._sender = bus, sender
+        self._sent: set[str] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        self.results: list[tuple[Notice, tuple[DeliveryResult, ...]]] = []
+
+    async def run(self, stop: asyncio.Event | None = None) -> None:
+        """Work until `stop` is set; messages under way are given time to end."""
+        stop = stop or asyncio.Event()
+        results = Reading(self._bus, "TW_RESULTS", take=self._take_result)
+        notices = Reading(self._bus, "TW_NOTICES", take=self._take_notice)
+        tasks = [asyncio.create_task(results.run())]
+        try:
+            await results.caught_up.wait()
+            tasks.append(asyncio.create_task(notices.run()))
+            await stop.wait()
+            await self.settled()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Wait for messages under way."""
+        while self._running:
+            await asyncio.wait(list(self._running))
+
+    def _take_result(self, entry: Entry) -> None:
+        try:
+            result = decode(entry.data, ActionResult)
+        except msgspec.DecodeError:
+            return
+        if result.reason in ("Delivered", "NotDelivered", "NoChannel"):
+            self._sent.add(result.action_id)
+
+    def _take_notice(self, entry: Entry) -> None:
+        try:
+            notice = decode(entry.data, Notice)
+        except msgspec.DecodeError as error:
+            log.error("a notice can't be read subject=%s reason=%s", entry.subject, error)
+            return
+        if notice.id in self._sent or (notice.action_id and notice.action_id in self._sent):
+            return
+        self._sent.add(notice.id)
+        task = asyncio.create_task(self._send(notice))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _send(self, notice: Notice) -> None:
+        run = notice.decision.run
+        try:
+            delivered = await self._sender.send(notice)
+        except Exception:
+            log.exception("a notice could not be sent run=%s/%s", run.namespace, run.job)
+            delivered = ()
+        self.results.append((notice, delivered))
+        failed = [result for result in delivered if result.state != "delivered"]
+        if not delivered:
+            state, reason, message = ActionState.DONE, "NoChannel", "nobody was told: no channel is set"
+        elif not failed:
+            names = ", ".join(sorted({result.target for result in delivered}))
+            state, reason, message = ActionState.DONE, "Delivered", f"told {names}"
+        else:
+            why = "; ".join(f"{result.target}: {result.reason}" for result in failed)
+            state, reason, message = ActionState.FAILED, "NotDelivered", why
+        result = ActionResult(
+            action_id=notice.action_id or notice.id,
+            namespace=run.namespace,
+            job=run.job,
+            state=state,
+            reason=reason,
+            message=message,
+            time=datetime.now(UTC),
+        )
+        await publish_result(self._bus, result)
