@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tests.reporters.nats_server import Ear, NatsServer, eventually
 
 from trainwarden.reporters import Reporter
+from trainwarden.reporters.backlog import Backlog
 from trainwarden.reporters.wire import Command
 
 
@@ -117,6 +119,24 @@ async def test_what_is_reported_while_nats_is_down_at_start_arrives_later(
     assert reporter.counts["dropped"] == 0
     assert server.token not in caplog.text
     await ear.close()
+
+
+async def test_after_a_long_outage_the_newest_values_arrive_and_the_drops_are_told(
+    ear: Ear, job: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwarden.reporters.publisher.Backlog", partial(Backlog, max_entries=10))
+    monkeypatch.setenv("TRAINWARDEN_NATS_TOKEN_FILE", str(tmp_path / "token"))
+    with Reporter() as reporter:
+        reporter.report(1, accuracy=0.5)
+        for step in range(2, 102):
+            reporter.report(step, loss=float(step))
+        await eventually(lambda: not len(reporter._worker.inbox) if reporter._worker else False)
+        (tmp_path / "token").write_text(job.token)
+        reports = await ear.until(lambda heard: 101 in steps(heard))
+
+    assert steps(reports, "accuracy") == [1]
+    assert steps(reports) == list(range(92, 102))
+    assert reports[-1]["dropped"] == reporter.counts["dropped"] == 92
 
 
 async def test_reports_outlive_a_restart_of_the_server(ear: Ear, server: NatsServer, reporter: Reporter) -> None:

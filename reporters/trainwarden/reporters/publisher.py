@@ -89,7 +89,7 @@ class _Publisher:
         unsent = len(self._backlog) + sum(not outgoing.arrived for outgoing in self._unconfirmed)
         self._worker.counts.dropped += unsent
         if unsent:
-            logger.warning("%d reports of run %s were not sent before the reporter closed", unsent, self._worker.run)
+            logger.warning("reports not sent before the reporter closed count=%d run=%s", unsent, self._worker.run)
         if serving.done() and not serving.cancelled() and serving.exception() is not None:
             raise serving.exception()  # type: ignore[misc]  # just seen that it is one
 
@@ -125,14 +125,17 @@ class _Publisher:
     async def _pump(self, link: Link) -> None:
         while not self._over():
             await self._answer(link)
+            waiting = self._worker.waiting()  # before looking for reports: who waits later may wait for later ones
             if not self._unconfirmed:
                 self._unconfirmed = self._next()
             if self._unconfirmed:
                 await self._send(link)
-                continue
             link.check()
-            if not self._replies and not self._backlog_due():
-                self._worker.flushed()
+            if not (self._unconfirmed or self._replies or len(self._backlog)):
+                self._worker.flushed(waiting)
+            if self._worker.deadline is None:
+                await self._rest()  # one batch a tick: a flood of reports must not keep the GIL from the training
+            elif not self._worker.idle():
                 await self._rest()
 
     async def _send(self, link: Link) -> None:
@@ -172,16 +175,14 @@ class _Publisher:
         """The oldest reports up to one that wants an ack, or a heartbeat when it is time for one, or none."""
         self._worker.inbox.empty_into(self._backlog)
         entries = self._backlog.take(BATCH)
-        if not entries and self._backlog_due():
+        if not entries and self._heartbeat_due():
             now = self._worker.standing
             entries = [Entry(time.time(), now.phase, now.step, now.total, now.epoch, now.epochs, {})]
         return [outgoing for entry in entries if (outgoing := self._numbered(entry)) is not None]
 
-    def _backlog_due(self) -> bool:
-        if len(self._backlog):
-            return True
-        heartbeat = time.monotonic() - self._spoken >= self._worker.heartbeat_seconds
-        return heartbeat and self._worker.deadline is None
+    def _heartbeat_due(self) -> bool:
+        silent = time.monotonic() - self._spoken
+        return self._worker.deadline is None and silent >= self._worker.heartbeat_seconds
 
     def _numbered(self, entry: Entry) -> _Outgoing | None:
         try:
@@ -235,8 +236,8 @@ class _Publisher:
         worker = self._worker
         if worker.deadline is None:
             return False
-        sent = not (len(worker.inbox) or len(self._backlog) or self._unconfirmed or self._replies)
-        return sent and worker.idle()
+        idle = worker.idle()  # first, since what becomes idle leaves a report
+        return idle and not (len(worker.inbox) or len(self._backlog) or self._unconfirmed or self._replies)
 
     async def _rest(self) -> None:
         """Sleep for a tick, or until someone waits for us."""
@@ -256,13 +257,13 @@ class _Publisher:
     def _found(self) -> None:
         self._worker.counts.connects += 1
         if self._trouble is not None:
-            logger.info("connected to NATS again, %d reports wait", len(self._backlog) + len(self._unconfirmed))
+            logger.info("connected to NATS again waiting=%d", len(self._backlog) + len(self._unconfirmed))
         self._trouble = None
 
     def _lost(self, error: LinkError) -> None:
         """Tell of trouble when it changes, not at every attempt."""
         if str(error) != self._trouble:
-            logger.warning("%s; training goes on, will retry", error)
+            logger.warning("reports wait, training goes on, will retry reason=%s", error)
         self._trouble = str(error)
 
 

@@ -203,7 +203,7 @@ class Reporter:
         self._end("failed", str(reason)[:MAX_REASON])
 
     def flush(self, timeout: float = CLOSE_SECONDS) -> bool:
-        """Wait at most so many seconds until what was reported so far has been sent; whether it has."""
+        """Wait at most so many seconds until what was reported so far, checkpoints too, is sent; whether it is."""
         return self._worker is None or self._worker.flush(timeout)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:

@@ -144,9 +144,13 @@ class Worker:
         """Whether no chore and no proof is still to come."""
         return not self._chores_running and self.commands.settled()
 
-    def flushed(self) -> None:
-        """Everything is sent: let those go on who wait for it."""
-        while self._flushes:
+    def waiting(self) -> int:
+        """How many wait for everything to be sent; none count while a checkpoint is being measured."""
+        return len(self._flushes) if self.idle() else 0
+
+    def flushed(self, waiting: int) -> None:
+        """Everything is sent: let so many go on who wait for it, those who have waited longest."""
+        for _ in range(waiting):
             self._flushes.popleft().set()
 
     def abandon(self) -> None:
@@ -174,7 +178,7 @@ class Worker:
             self.wake = _nothing
             self.commands.close()
             self._done.set()
-            self.flushed()
+            self.flushed(len(self._flushes))
 
     def _measure(self, path: str, step: int) -> Checkpoint | str:
         from trainwarden.reporters.proof import ProofError, measure
