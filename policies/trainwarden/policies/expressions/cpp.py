@@ -23,6 +23,7 @@ _TYPES = {
     "bool": cel.Type.BOOL, "int": cel.Type.INT, "double": cel.Type.DOUBLE, "string": cel.Type.STRING,
     "duration": cel.Type.DURATION, "timestamp": cel.Type.TIMESTAMP,
 }  # fmt: skip
+_CALL = re.compile(r"\w+_(?=\()")
 _STATUS = re.compile(r"^[A-Z_]+: ")
 _KEY = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _REASONS = {
@@ -49,7 +50,7 @@ class CppEngine:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._current = Current()
-        self._functions = [*_plain_functions(), *self._history_functions()]
+        self._functions = {**_plain_functions(), **self._history_functions()}
 
     def compile(self, source: str, *, field: str, result: Type | None, variables: Mapping[str, Type]) -> Expression:
         """Check and compile; see the protocol."""
@@ -58,7 +59,8 @@ class CppEngine:
 
     def _program(self, checked: Checked, field: str) -> Callable[[dict[str, Any]], CelValue]:
         environment = cel.NewEnv(
-            variables={slot.name: _type(slot.type) for slot in checked.slots}, functions=self._functions
+            variables={slot.name: _type(slot.type) for slot in checked.slots},
+            functions=[self._functions[name] for name in set(_CALL.findall(checked.text)) & self._functions.keys()],
         )
         try:
             evaluate = environment.compile(checked.text).eval
@@ -79,28 +81,28 @@ class CppEngine:
 
         return run
 
-    def _history_functions(self) -> list[Any]:
-        declared = []
+    def _history_functions(self) -> dict[str, Any]:
+        declared = {}
         for function in FUNCTIONS:
             for overload in function.overloads:
                 name = dynamic_name(function.name, overload)
                 parameters = [_type(of_vocabulary(type_)) for _, type_ in overload.parameters]
                 implementation = self._caller(function.name)
                 result = _type(of_vocabulary(overload.result))
-                declared.append(
-                    cel.FunctionDecl(name, [cel.Overload(f"{name}o", result, parameters, impl=implementation)])
-                )
+                way = cel.Overload(f"{name}o", result, parameters, impl=implementation)
+                declared[name] = cel.FunctionDecl(name, [way])
         return declared
 
     def _caller(self, function: str) -> Callable[..., CelValue]:
         return lambda *arguments: self._current.call(function, arguments)
 
 
-def _plain_functions() -> list[Any]:
-    return [
-        cel.FunctionDecl(name, [cel.Overload(f"{name}o", _type(result), [_type(p) for p in parameters], impl=compute)])
-        for name, parameters, result, compute in PLAIN_FUNCTIONS
-    ]
+def _plain_functions() -> dict[str, Any]:
+    declared = {}
+    for name, parameters, result, compute in PLAIN_FUNCTIONS:
+        way = cel.Overload(f"{name}o", _type(result), [_type(p) for p in parameters], impl=compute)
+        declared[name] = cel.FunctionDecl(name, [way])
+    return declared
 
 
 def _failure(text: str) -> EvaluationError:
