@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwarden.reporters import Reporter
 from trainwarden.reporters.border import Order, StepBorder
+from trainwarden.reporters.progress import Progress
 from trainwarden.reporters.torch import Readback
 from trainwarden.reporters.wire import Phase
 
@@ -54,6 +55,7 @@ class TrainwardenCallback(Callback):  # type: ignore[misc]  # lightning is not f
         self._border: StepBorder | None = None
         self._readback: Readback | None = None
         self._step = -1
+        self._progress = Progress()
         self._phase: Phase = "init"
         self._announced: set[tuple[str, int]] = set()
 
@@ -72,14 +74,17 @@ class TrainwardenCallback(Callback):  # type: ignore[misc]  # lightning is not f
         self._announced = set(_own_checkpoints(trainer))
         reporter.report(self._step, epoch=float(trainer.current_epoch), total=total)
         self._readback = Readback(lambda step, metrics: reporter.report(step, metrics))
+        self._progress = Progress()
         self._phase = "init"
         self._enter("train")
         self._border = StepBorder(reporter, step=self._step, world=trainer.world_size)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """End the run: `done`, at whatever step it stopped."""
-        if self._reporter is not None:
+        if self._readback is not None:
             self._announce_own(trainer)
+            if self._progress.owed(trainer.global_step):
+                self._readback.put(trainer.global_step, {})
         self._end(None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -114,9 +119,13 @@ class TrainwardenCallback(Callback):  # type: ignore[misc]  # lightning is not f
         if reporter is None or border is None or readback is None or step == self._step:
             return  # within an accumulation of gradients
         self._step = step
-        readback.put(step, trainer.callback_metrics if _logs_now(trainer, step) else {})
-        self._announce_own(trainer)
         order = border.reached(step)
+        if _logs_now(trainer, step):
+            self._progress.told(step)
+            readback.put(step, trainer.callback_metrics)
+        elif order is not None or self._progress.due(step):
+            readback.put(step, {})
+        self._announce_own(trainer)
         if order is not None:
             self._carry_out(order, trainer, border)
 

@@ -21,6 +21,7 @@ from typing import Literal, TypeVar
 from trainwarden.reporters import Reporter, resume_from
 from trainwarden.reporters.border import Order, StepBorder
 from trainwarden.reporters.identity import whole_from
+from trainwarden.reporters.progress import Progress
 
 __all__ = ["TrainingLoop"]
 
@@ -72,6 +73,7 @@ class TrainingLoop:
         self._save_every = save_every
         self._border: StepBorder | None = None
         self._metrics: dict[str, object] = {}
+        self._progress = Progress()
 
     @property
     def reporter(self) -> Reporter:
@@ -166,8 +168,12 @@ class TrainingLoop:
 
     def _step_done(self) -> None:
         self.step += 1
-        metrics, self._metrics = self._metrics, {}
-        self._report(self.step, metrics)
+        if self._metrics:
+            metrics, self._metrics = self._metrics, {}
+            self._progress.told(self.step)
+            self._report(self.step, metrics)
+        elif self._progress.due(self.step):
+            self._report(self.step, {})
         if self._border is None:
             return
         order = self._border.reached(self.step)
@@ -180,6 +186,9 @@ class TrainingLoop:
         border, save = self._border, self._save
         if border is None or save is None:
             return
+        if self._progress.owed(self.step):
+            self._progress.told(self.step)
+            self._report(self.step, {})
         with self.reporter.phase("checkpoint"):
             try:
                 self._write(save)
@@ -202,7 +211,7 @@ class TrainingLoop:
 
     def close(self, error: BaseException | None = None) -> None:
         """End the training: `failed` with an error, `done` without."""
-        if self._metrics:
+        if self._metrics or self._progress.owed(self.step):
             metrics, self._metrics = self._metrics, {}
             self._report(self.step, metrics)
         self._flush(wait=error is None)

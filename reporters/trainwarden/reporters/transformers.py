@@ -21,6 +21,7 @@ from transformers.trainer_callback import TrainerCallback, TrainerControl, Train
 from trainwarden.reporters import Reporter
 from trainwarden.reporters.border import Order, StepBorder
 from trainwarden.reporters.ending import Watch
+from trainwarden.reporters.progress import Progress
 from trainwarden.reporters.wire import Phase
 
 __all__ = ["AutomaticCallback", "TrainwardenCallback"]
@@ -48,6 +49,7 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         self._border: StepBorder | None = None
         self._watch: Watch | None = None
         self._state: Callable[[], TrainerState | None] = _no_state
+        self._progress = Progress()
         self._phase: Phase = "init"
         self._asked_at = -1  # step after which `should_save` was set for an order
 
@@ -78,6 +80,7 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         self._enter("train")
         self._border = StepBorder(reporter, step=state.global_step, world=args.world_size)
         self._asked_at = -1
+        self._progress = Progress()
         self._watch = Watch(self, partial(_fail, reporter, self._border))
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -86,6 +89,8 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         if border is not None:
             border.close()
         if reporter is not None:
+            if self._progress.owed(state.global_step):
+                reporter.report(state.global_step, epoch=state.epoch)
             reporter.finish()
             reporter.close()
 
@@ -118,6 +123,7 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         if self._reporter is None or not logs:
             return
         metrics = {name: value for name, value in logs.items() if name != "epoch" and _is_number(value)}
+        self._progress.told(state.global_step)
         self._reporter.report(state.global_step, metrics, epoch=state.epoch)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -137,8 +143,10 @@ class TrainwardenCallback(TrainerCallback):  # type: ignore[misc]  # transformer
         if reporter is None or border is None:
             return
         step = state.global_step
-        reporter.report(step, epoch=state.epoch)
         order = border.reached(step)
+        if order is not None or self._progress.due(step):
+            self._progress.told(step)
+            reporter.report(step, epoch=state.epoch)
         if order is not None:
             self._asked_at = step
             control.should_save = True
