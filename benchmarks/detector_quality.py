@@ -1,6 +1,6 @@
 """Replay the detectors over recorded curves, and print how often they are wrong.
 
-    python -m benchmarks.detector_quality [--judge plateau|divergence|injected] [--every N] [--processes N]
+    python -m benchmarks.detector_quality [--judge plateau|divergence|injected|spike] [--every N] [--processes N]
 
 A stop by `plateau` is wrong when more than 1 % of the run's whole improvement was still to come, as in the table of
 peers that `docs/detectors.md` compares with. Improvement is measured on the moving average of 2 % of the points.
@@ -154,6 +154,39 @@ def injected(histories: Sequence[History]) -> list[str]:
     return rows
 
 
+def spikes(histories: Sequence[History]) -> list[str]:
+    """Markdown rows of how often `spike` fires on training losses with 1,000 values and more, asked at each value."""
+    rows = [
+        "| curves | window | runs | runs with a spike | spikes per 1,000 values |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for source in sorted({history.source for history in histories}):
+        long = [each for each in histories if each.source == source and len(each.values) >= 1000]
+        for share in SHARES if long else ():
+            counts = [count_spikes(history, share) for history in long]
+            values = sum(len(history.values) for history in long)
+            rows.append(
+                f"| {source}, training loss | {share:.0%} of the run | {len(long)} | "
+                f"{sum(count > 0 for count in counts)} | {1000 * sum(counts) / values:.2f} |"
+            )
+    return rows
+
+
+def count_spikes(history: History, share: float) -> int:
+    """How many values of a history are spikes over a window of `share` of its steps."""
+    window = int((history.steps[-1] - history.steps[0]) * share)
+    state = RunState(RunFacts("n", "j", "u", JobPhase.RUNNING, T0, T0, "a", attempt_started_at=T0, ready=True))
+    found = 0
+    for seq, (step, value) in enumerate(zip(history.steps, history.values, strict=True)):
+        at = T0 + timedelta(seconds=seq)
+        state.observe(Report("r", seq, 0.0, "p", "train", step, metrics={history.metric: value}), at)
+        try:
+            found += bool(state.scope(at).call("spike", (history.metric, window)))
+        except UnknownValueError:
+            continue
+    return found
+
+
 def smooth(values: Sequence[float]) -> list[float]:
     """Moving average over 2 % of the points, at most as many as there are before."""
     width = max(len(values) // 50, 1)
@@ -211,7 +244,7 @@ def main() -> None:
     parser.add_argument("--curves", type=Path, default=CURVES)
     parser.add_argument("--every", type=int, default=1, help="replay only every n-th run")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--judge", choices=("plateau", "divergence", "injected"), default="plateau")
+    parser.add_argument("--judge", choices=("plateau", "divergence", "injected", "spike"), default="plateau")
     parser.add_argument("--worst", type=int, default=0, help="also list so many of the worst stops")
     parser.add_argument("--source", default="", help="only this file")
     options = parser.parse_args()
@@ -223,6 +256,9 @@ def main() -> None:
     ]
     if options.judge == "injected":
         print("\n".join(injected(histories)))
+        return
+    if options.judge == "spike":
+        print("\n".join(spikes(histories)))
         return
     jobs = [(history, options.judge, share) for history in histories for share in SHARES]
     if options.processes > 1:

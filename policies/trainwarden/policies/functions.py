@@ -251,7 +251,7 @@ def _divergence(question: Question) -> bool:
 
 
 def _hidden_by_a_filter(question: Question, series: Series) -> bool:
-    """Whether a loss stands still while gradients are not finite: transformers logs so with `logging_nan_inf_filter`."""
+    """Whether a loss stands still while gradients are not finite, as transformers logs it with its filter on."""
     gradients = question.run.metrics.series("grad_norm")
     if gradients is None or gradients is series or not non_finite_for_good(gradients):
         return False
