@@ -46,6 +46,15 @@ def test_long_names_are_left_out_until_the_report_fits(letter: str) -> None:
     assert fitted.trimmed == 901 - len(fitted.metrics)
 
 
+@pytest.mark.parametrize("most", [1024, 8192, 10**9])
+def test_a_server_that_takes_less_gets_less(most: int) -> None:
+    fitted, data = fit(replace(REPORT, metrics={f"m{number}": 1.0 for number in range(900)}), most)
+
+    assert len(data) <= min(most, MAX_BYTES) - HEADER_BYTES
+    assert fitted.trimmed == 900 - len(fitted.metrics)
+    assert fitted.metrics
+
+
 def test_a_path_of_kilobytes_gives_way_before_the_metrics() -> None:
     fitted, data = fit(replace(REPORT, metrics={"loss": 1.0}, checkpoint=Checkpoint(1, "/" + "x" * MAX_BYTES)))
 

@@ -224,6 +224,25 @@ async def test_a_wrong_token_is_told_once_and_training_goes_on(
     assert "s3cret" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("most", "arrives"), [(4096, True), (600, False)], ids=["less than the wire", "next to nothing"]
+)
+async def test_a_server_that_takes_small_messages_gets_small_reports(
+    server: NatsServer, job: NatsServer, tmp_path: Path, most: int, arrives: bool
+) -> None:
+    (tmp_path / "server.conf").write_text(f"max_payload: {most}")
+    server.start("-c", str(tmp_path / "server.conf"))
+    ear = Ear(server, streams=False)
+    await ear.listen()
+    with Reporter() as reporter:
+        reporter.report(1, {f"m{number}": 1.0 for number in range(500)})
+        await eventually(lambda: reporter.counts["sent"] >= 2 if arrives else reporter.counts.get("size", 0) >= 2)
+
+    assert reporter.counts["connects"] == 1
+    assert [report["step"] for report in ear.reports[:2]] == ([0, 1] if arrives else [])
+    await ear.close()
+
+
 async def test_tls_with_an_unknown_authority_fails_clearly(
     server: NatsServer,
     job: NatsServer,

@@ -59,7 +59,7 @@ class Commands:
     def __init__(self, run: str, background: Background | None = None) -> None:
         self._run = run
         self._background = background
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may use the reporter in the middle of a call of ours
         self._supported: frozenset[Operation] = frozenset()
         self._asked: dict[str, _Asked] = {}  # by id, oldest first
         self._waiting: list[_Asked] = []  # accepted and not yet done, oldest first
@@ -186,7 +186,7 @@ class Commands:
 
     def abandon(self) -> None:
         """Fall silent in a forked child, where the lock may be held by a thread that is not there."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._background, self._pending, self._closed = None, None, True
         self._asked, self._waiting = {}, []
 

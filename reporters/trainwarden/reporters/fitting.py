@@ -22,9 +22,12 @@ HEADER_BYTES = 512
 """Room left for headers: a payload with its headers over the server's limit costs the connection."""
 
 
-def fit(report: Report) -> tuple[Report, bytes]:
-    """The report as it can be sent, and its encoding. `trimmed` of what is given counts what was left out before."""
-    limit = MAX_BYTES - HEADER_BYTES
+def fit(report: Report, most: int = MAX_BYTES) -> tuple[Report, bytes]:
+    """The report as it can be sent in so many bytes, headers included, and its encoding.
+
+    `trimmed` of what is given counts what was left out before. What can't be made to fit is as small as it gets.
+    """
+    limit = min(most, MAX_BYTES) - HEADER_BYTES
     if len(report.metrics) + len(report.nonfinite) <= MAX_METRICS:
         data = _encoded(report, limit)
         if data is not None:

@@ -37,7 +37,7 @@ class Inbox:
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
         self._entries: deque[Entry] = deque()
-        self._lock = threading.Lock()  # taken by the training thread only when there is no room
+        self._lock = threading.RLock()  # by the training thread only when there is no room; a signal may come between
         self._overflow: Backlog | None = None
 
     def __len__(self) -> int:

@@ -43,6 +43,10 @@ class LinkError(Exception):
 class Link(Protocol):
     """A way to the controller, as long as it lasts. All but `close` raise LinkError when it is lost."""
 
+    @property
+    def max_bytes(self) -> int:
+        """Largest message that passes, headers included; a larger one costs the connection."""
+
     async def publish(self, report: Report, data: bytes) -> None:
         """Hand one report over."""
 
@@ -179,6 +183,10 @@ class _NatsLink:
         )
         await self._client.subscribe(command_subject(self._identity.namespace, self._identity.job), cb=self._on_command)
         await self.confirm()
+
+    @property
+    def max_bytes(self) -> int:
+        return self._client.max_payload
 
     async def publish(self, report: Report, data: bytes) -> None:
         await self._bounded(self._client.publish(self._subject, data, headers=_message_id(report)))

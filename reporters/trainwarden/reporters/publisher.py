@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trainwarden.reporters.backlog import Backlog, Entry
 from trainwarden.reporters.complaints import logger
-from trainwarden.reporters.fitting import fit
+from trainwarden.reporters.fitting import HEADER_BYTES, fit
 from trainwarden.reporters.link import Link, LinkError, LinkLoop, Opening
 from trainwarden.reporters.values import finite
 from trainwarden.reporters.wire import Reply, Report, encode
@@ -87,7 +87,7 @@ class _Publisher:
             await asyncio.wait({serving}, timeout=TICK_SECONDS)
         self._tick()
         unsent = len(self._backlog) + sum(not outgoing.arrived for outgoing in self._unconfirmed)
-        self._worker.counts.dropped += unsent
+        self._worker.counts.dropped = self._backlog.dropped + unsent
         if unsent:
             logger.warning("reports not sent before the reporter closed count=%d run=%s", unsent, self._worker.run)
         if serving.done() and not serving.cancelled() and serving.exception() is not None:
@@ -140,6 +140,9 @@ class _Publisher:
 
     async def _send(self, link: Link) -> None:
         """Send what has its number, and forget it once the server has it. At most the last one wants an ack."""
+        self._unconfirmed = [outgoing for outgoing in self._unconfirmed if self._passes(outgoing, link.max_bytes)]
+        if not self._unconfirmed:
+            return
         for outgoing in self._unconfirmed:
             if not outgoing.acked:
                 await link.publish(outgoing.report, outgoing.data)
@@ -155,6 +158,18 @@ class _Publisher:
             await link.confirm()  # nobody acks, as where no stream is set up: then this is all that can be known
             last.arrived = True
         self._sent([last])
+
+    def _passes(self, outgoing: _Outgoing, most: int) -> bool:
+        """Make a report smaller for a server that takes less than the wire allows; False when that is not enough."""
+        if len(outgoing.data) + HEADER_BYTES > most:
+            self._worker.complaints.add(
+                "size", f"metrics left out of reports: this server takes {most} bytes a message"
+            )
+            outgoing.report, outgoing.data = fit(outgoing.report, most)
+            self._worker.counts.trimmed = max(self._worker.counts.trimmed, outgoing.report.trimmed)
+        passes = len(outgoing.data) + HEADER_BYTES <= most
+        self._backlog.dropped += not passes
+        return passes
 
     def _sent(self, outgoing: list[_Outgoing]) -> None:
         self._worker.counts.sent += len(outgoing)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trainwarden.reporters import ambient
-from trainwarden.reporters.wire import Command, Reply, Report
+from trainwarden.reporters.wire import MAX_BYTES, Command, Reply, Report
 
 if TYPE_CHECKING:
     from trainwarden.reporters.link import Link, Opening, Receive
@@ -137,6 +137,10 @@ class _RecorderLink:
 
     def __init__(self, add: Callable[[Report], None]) -> None:
         self._add = add
+
+    @property
+    def max_bytes(self) -> int:
+        return MAX_BYTES
 
     async def publish(self, report: Report, data: bytes) -> None:
         self._add(report)

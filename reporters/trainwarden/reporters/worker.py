@@ -55,7 +55,7 @@ class Worker:
         self.wake: Callable[[], None] = _nothing
         self._done = threading.Event()
         self._chores: deque[Callable[[], None]] = deque()
-        self._chores_lock = threading.Lock()
+        self._chores_lock = threading.RLock()
         self._chores_running = False
         self._announcement: object = None
         self._flushes: deque[threading.Event] = deque()
@@ -64,8 +64,8 @@ class Worker:
 
     def start(self) -> None:
         """Start the background thread."""
-        fork.watch(self)
         threading.Thread(target=self._body, name="trainwarden-reporter", daemon=True).start()
+        fork.watch(self)
 
     def put(self, *, acked: bool = False) -> None:
         """Report where the training stands now, without metrics."""
@@ -159,7 +159,7 @@ class Worker:
         self.wake = _nothing
         self._done = threading.Event()
         self._done.set()
-        self._chores_lock = threading.Lock()
+        self._chores_lock = threading.RLock()
         self._chores = deque()
         self._chores_running = True  # nothing is measured in a child
         self.commands.abandon()
