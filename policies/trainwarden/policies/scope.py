@@ -80,7 +80,7 @@ class RunScope:
         if answer is None:
             answer = self._asked[key] = self._answer(key)
         if isinstance(answer, UnknownValueError):
-            raise answer.with_traceback(None)
+            raise UnknownValueError(answer.reason)  # a new one: a raised one holds on to all frames it went through
         return answer
 
     def _answer(self, key: tuple[str, tuple[CelValue, ...]]) -> CelValue | UnknownValueError:
@@ -89,7 +89,7 @@ class RunScope:
         try:
             self.check_heard()
         except UnknownValueError as unknown:
-            return unknown
+            return UnknownValueError(unknown.reason)
         memo = run.memos.get(key)
         if memo is not None and memo.holds(self.passed, run.step() or 0):
             self._windows.update(dict.fromkeys(memo.windows))
@@ -99,7 +99,7 @@ class RunScope:
         try:
             answer = FUNCTIONS_BY_NAME[function](question)
         except UnknownValueError as unknown:
-            answer = unknown.with_traceback(None)
+            answer = UnknownValueError(unknown.reason)
         except (ArithmeticError, ValueError) as error:
             answer = UnknownValueError(f"{function} can't be computed: {error}")
         if question.used and function not in AT_ONCE:
