@@ -10,16 +10,12 @@ from typing import Any, Protocol
 
 from trainwarden.policies.expressions.binding import Binder, Variables
 from trainwarden.policies.expressions.checking import Checked
+from trainwarden.policies.expressions.functions import LONGEST, OVERFLOW
 from trainwarden.policies.expressions.protocol import CelValue, Limits, Outcome, Scope, UnknownValueError
 from trainwarden.policies.expressions.types import to_vocabulary
 from trainwarden.policies.vocabulary import Type
 
-__all__ = ["DIVISION", "INDEX", "OVERFLOW", "Compiled", "Current", "EvaluationError", "Program"]
-
-# What both engines say of the same mistake.
-DIVISION = "division by zero"
-INDEX = "an index is outside its list"
-OVERFLOW = "a number, duration or moment is out of its range"
+__all__ = ["Compiled", "Current", "EvaluationError", "Program"]
 
 _SLOT = re.compile(r"s\d+_")
 _MOST_CALLS_TOLD = 20  # of calls with computed arguments, in what an outcome says it has used
@@ -97,6 +93,8 @@ class Compiled:
             return Outcome(None, _why(error, missing or {}, scope), used)
         except Exception as error:
             return Outcome(None, f"{type(error).__name__}: {str(error)[:200]}", used)
+        if value.__class__ is timedelta and abs(value) >= LONGEST:
+            return Outcome(None, OVERFLOW, used)
         if value.__class__ is float and value - value != 0.0:
             return Outcome(None, f"the result is {'NaN' if value != value else 'infinite'}", used)
         return Outcome(value, "", used)

@@ -10,9 +10,9 @@ from cel_expr_python import cel
 
 from trainwarden.policies.expressions.calls import dynamic_name
 from trainwarden.policies.expressions.checking import Checked, check
-from trainwarden.policies.expressions.compiled import DIVISION, INDEX, OVERFLOW, Compiled, Current, EvaluationError
+from trainwarden.policies.expressions.compiled import Compiled, Current, EvaluationError
 from trainwarden.policies.expressions.errors import ExpressionError
-from trainwarden.policies.expressions.functions import PLAIN_FUNCTIONS
+from trainwarden.policies.expressions.functions import DIVISION, INDEX, OVERFLOW, PLAIN_FUNCTIONS
 from trainwarden.policies.expressions.protocol import CelValue, Expression, Limits
 from trainwarden.policies.expressions.types import CelType, of_vocabulary
 from trainwarden.policies.vocabulary import FUNCTIONS, Type
@@ -25,13 +25,14 @@ _TYPES = {
 }  # fmt: skip
 _CALL = re.compile(r"\w+_(?=\()")
 _STATUS = re.compile(r"^[A-Z_]+: ")
-_KEY = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_KEY = re.compile(r"""Key not found in map : (["'])(.*)\1""", re.DOTALL)
 _REASONS = {
     "Iteration budget": "its comprehensions take too many steps",
     "divide by zero": DIVISION,
     "modulus by zero": DIVISION,
     "Index error": INDEX,
     "overflow": OVERFLOW,
+    "allowed timestamp": OVERFLOW,
 }
 
 
@@ -110,7 +111,7 @@ def _failure(text: str) -> EvaluationError:
     text = _STATUS.sub("", text.partition("\n")[0])
     key = _KEY.search(text)
     if key:
-        return EvaluationError("a map lacks a key", key[1])
+        return EvaluationError("a map lacks a key", key[2])
     for sign, reason in _REASONS.items():
         if sign in text:
             return EvaluationError(reason)

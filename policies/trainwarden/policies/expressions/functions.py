@@ -20,10 +20,30 @@ from trainwarden.policies.expressions.types import (
     CelType,
 )
 
-__all__ = ["PLAIN_FUNCTIONS", "PlainFunction", "human_duration", "human_number"]
+__all__ = [
+    "DIVISION",
+    "INDEX",
+    "LONGEST",
+    "OVERFLOW",
+    "PLAIN_FUNCTIONS",
+    "PlainFunction",
+    "human_duration",
+    "human_number",
+]
 
 PlainFunction = tuple[str, tuple[CelType, ...], CelType, Callable[..., Any]]
 """Name in the checked text, parameters, result, and what computes it; a ValueError makes the expression unknown."""
+
+
+# What both engines say of the same mistake.
+DIVISION = "division by zero"
+INDEX = "an index is outside its list"
+OVERFLOW = "a number, duration or moment is out of its range"
+
+_FIRST_MOMENT = datetime(1, 1, 2, tzinfo=UTC)  # the C++ engine takes the first moment of year 1 for "never"
+
+
+LONGEST = timedelta(microseconds=2**63 // 1000)  # int64 nanoseconds, some 292 years: the C++ engine hands out no more
 
 
 def human_number(value: float) -> str:
@@ -65,6 +85,15 @@ def _text_of_double(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     return repr(float(value))
+
+
+def _handed_out(compute: Callable[[timedelta], Any]) -> Callable[[timedelta], Any]:
+    def call(length: timedelta) -> Any:
+        if abs(length) >= LONGEST:
+            raise ValueError(OVERFLOW)
+        return compute(length)
+
+    return call
 
 
 def _text_of_duration(value: timedelta) -> str:
@@ -121,7 +150,7 @@ def _timestamp_of_string(text: str) -> datetime:
     moment: datetime | None = None
     with suppress(ValueError):
         moment = datetime.fromisoformat(text)
-    if moment is None or moment.tzinfo is None:
+    if moment is None or moment.tzinfo is None or moment < _FIRST_MOMENT:
         raise ValueError(f"{text[:40]!r} is not a moment such as 2026-01-31T12:00:00Z")
     return moment
 
@@ -167,10 +196,10 @@ def _whole(seconds: int) -> Callable[[timedelta], int]:
 PLAIN_FUNCTIONS: tuple[PlainFunction, ...] = (
     ("finite_", (DOUBLE,), DOUBLE, _finite),
     ("human_double_", (DOUBLE,), STRING, human_number),
-    ("human_duration_", (DURATION,), STRING, human_duration),
+    ("human_duration_", (DURATION,), STRING, _handed_out(human_duration)),
     ("text_bool_", (BOOL,), STRING, lambda value: "true" if value else "false"),
     ("text_double_", (DOUBLE,), STRING, _text_of_double),
-    ("text_duration_", (DURATION,), STRING, _text_of_duration),
+    ("text_duration_", (DURATION,), STRING, _handed_out(_text_of_duration)),
     ("text_timestamp_", (TIMESTAMP,), STRING, _text_of_timestamp),
     ("int_of_double_", (DOUBLE,), INT, _int_of_double),
     ("int_of_timestamp_", (TIMESTAMP,), INT, lambda moment: math.floor(moment.timestamp())),
@@ -180,5 +209,5 @@ PLAIN_FUNCTIONS: tuple[PlainFunction, ...] = (
     ("duration_of_string_", (STRING,), DURATION, _duration_of_string),
     ("timestamp_of_string_", (STRING,), TIMESTAMP, _timestamp_of_string),
     *((f"{name}_timestamp_", (TIMESTAMP, STRING), INT, _part_of(take)) for name, take in _OF_TIMESTAMP.items()),
-    *((f"{name}_duration_", (DURATION,), INT, _whole(seconds)) for name, seconds in _SECONDS.items()),
+    *((f"{name}_duration_", (DURATION,), INT, _handed_out(_whole(seconds))) for name, seconds in _SECONDS.items()),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -14,26 +15,42 @@ from celpy.evaluation import CELEvalError, Evaluator
 
 from trainwarden.policies.expressions.calls import dynamic_name
 from trainwarden.policies.expressions.checking import Checked, check
-from trainwarden.policies.expressions.compiled import DIVISION, INDEX, OVERFLOW, Compiled, Current, EvaluationError
+from trainwarden.policies.expressions.compiled import Compiled, Current, EvaluationError
 from trainwarden.policies.expressions.errors import ExpressionError
-from trainwarden.policies.expressions.functions import PLAIN_FUNCTIONS
+from trainwarden.policies.expressions.functions import DIVISION, INDEX, OVERFLOW, PLAIN_FUNCTIONS
 from trainwarden.policies.expressions.protocol import CelValue, Expression, Limits, UnknownValueError
 from trainwarden.policies.vocabulary import FUNCTIONS, Type
 
 __all__ = ["PythonEngine"]
 
 
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "-_": operator.neg,
+    "_+_": operator.add,
+    "_-_": operator.sub,
+    "_*_": operator.mul,
+    "_/_": operator.truediv,
+    "_%_": operator.mod,
+}
+_OF_TEXT: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, part: part in text,
+    "startsWith": lambda text, part: text.startswith(part),
+    "endsWith": lambda text, part: text.endswith(part),
+}
+_MACROS = ("all", "exists", "exists_one", "filter", "map")
+
+
 class _OutOfTimeError(Exception):
     """An evaluation has used up its time."""
 
 
-class _BoundedEvaluator(Evaluator):
-    """Looks at the time before each part of a comprehension."""
+class _Evaluator(Evaluator):
+    """cel-python's, with a clock, and with errors that are values wherever CEL wants them to be."""
 
     until = 0.0  # on the clock of time.perf_counter
 
     def sub_evaluator(self, ast: Any) -> Evaluator:
-        inner = _BoundedEvaluator(ast, activation=self.activation)
+        inner = _Evaluator(ast, activation=self.activation)
         inner.until = self.until
         return inner
 
@@ -41,6 +58,47 @@ class _BoundedEvaluator(Evaluator):
         if time.perf_counter() > self.until:
             raise _OutOfTimeError
         return super().evaluate(context)
+
+    def expr(self, tree: Any) -> Any:
+        """`condition ? then : otherwise`; cel-python hides why a condition has no value."""
+        if len(tree.children) == 1:
+            return super().expr(tree)
+        condition = self.visit(tree.children[0])
+        if isinstance(condition, CELEvalError):
+            return condition
+        return self.visit(tree.children[1 if condition else 2])
+
+    def member_dot_arg(self, tree: Any) -> Any:
+        """A method or a macro; cel-python lets errors escape from some macros, past `false && …`."""
+        name = str(tree.children[1])
+        if name not in _MACROS:
+            return super().member_dot_arg(tree)
+        items = self.visit(tree.children[0])
+        return items if isinstance(items, CELEvalError) else _comprehend(name, items, self.build_ss_macro_eval(tree))
+
+
+def _comprehend(name: str, items: Any, body: Callable[[Any], Any]) -> Any:
+    """The value of a macro; a body's error is its value unless, for `all` and `exists`, another item decides."""
+    failed: CELEvalError | None = None
+    kept, count = [], 0
+    for item in items:
+        value = body(item)
+        if isinstance(value, CELEvalError):
+            if name not in ("all", "exists"):
+                return value
+            failed = failed or value
+        elif name == "map":
+            kept.append(value)
+        elif bool(value) is (name != "all"):
+            if name in ("all", "exists"):
+                return celtypes.BoolType(name == "exists")
+            kept.append(item)
+            count += 1
+    if failed is not None:
+        return failed
+    if name in ("map", "filter"):
+        return celtypes.ListType(kept)
+    return celtypes.BoolType(count == 1 if name == "exists_one" else name == "all")
 
 
 class PythonEngine:
@@ -53,7 +111,9 @@ class PythonEngine:
         self._current = Current()
         self._environment = celpy.Environment()
         self._functions = {name: _adapted(compute) for name, _, _, compute in PLAIN_FUNCTIONS}
-        self._functions |= {"_&&_": _both, "_||_": _either}
+        self._functions |= {"_&&_": _both, "_||_": _either, "_[_]": _entry}
+        self._functions |= {name: _past_errors(function) for name, function in _OPERATORS.items()}
+        self._functions |= {name: _adapted(function) for name, function in _OF_TEXT.items()}
         for function in FUNCTIONS:
             for overload in function.overloads:
                 self._functions[dynamic_name(function.name, overload)] = _adapted(self._caller(function.name))
@@ -75,7 +135,7 @@ class PythonEngine:
         seconds = self._limits.seconds * 10  # this engine takes some hundred times longer for the same rule
 
         def run(bindings: dict[str, Any]) -> CelValue:
-            evaluator = _BoundedEvaluator(tree, activation=runner.new_activation())
+            evaluator = _Evaluator(tree, activation=runner.new_activation())
             evaluator.until = time.perf_counter() + seconds
             try:
                 value = evaluator.evaluate({name: _wrapped(value) for name, value in bindings.items()})
@@ -168,6 +228,28 @@ def _both(left: Any, right: Any) -> Any:
 def _either(left: Any, right: Any) -> Any:
     """`left || right`: true wins over an error, and of two errors the first one."""
     return _joined(left, right, decides=True)
+
+
+def _past_errors(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator whose value is the first error among its operands; cel-python hides why there is none."""
+
+    def call(*operands: Any) -> Any:
+        for operand in operands:
+            if isinstance(operand, CELEvalError):
+                return operand
+        return compute(*operands)
+
+    return call
+
+
+def _entry(of: Any, key: Any) -> Any:
+    """`of[key]`; unlike Python's, a list has no entries from its end."""
+    for side in (of, key):
+        if isinstance(side, Exception):
+            return side
+    if isinstance(of, list) and key < 0:
+        raise IndexError(key)
+    return of[key]
 
 
 def _joined(left: Any, right: Any, *, decides: bool) -> Any:
