@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import re
 import socket
+import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,9 @@ def _asset() -> AppriseAsset:
     logger.addHandler(logging.NullHandler())
     logger.setLevel(logging.WARNING)
     logger.propagate = False
+    with warnings.catch_warnings():  # some plugins import modules that Python deprecates
+        warnings.simplefilter("ignore", DeprecationWarning)
+        apprise.NotificationManager().schemas()
     asset = apprise.AppriseAsset(allow_templates=False, secure_logging=True, storage_mode="memory")
     asset.http_redirects = False
     asset.async_mode = False
@@ -170,8 +174,8 @@ def _plugin(url: str, place: str) -> Any:
         found = f"this {scheme}:// address is of no service that is known"
         raise ChannelUrlError(place, found, "for a hook of your own write json:// or jsons:// in its place")
     if plugin is None:
-        known = apprise.NotificationManager().schemas() if hasattr(apprise, "NotificationManager") else ()
-        if known and scheme not in known:
+        known = apprise.NotificationManager().schemas()
+        if scheme not in known:
             raise ChannelUrlError(place, f"{scheme}:// is no service that is known", example)
         raise ChannelUrlError(
             place, f"this {scheme}:// URL is not complete, or unknown", "see docs/notifications.md for its form"

@@ -30,7 +30,7 @@ def linear(low: float, high: float, *, whole: bool = False) -> Axis:
     """An axis from low to high with 3 to 7 ticks inside; `whole` keeps ticks at integers."""
     if high <= low:
         high = low + (1 if whole else max(abs(low), 1.0) * 0.5)
-    step = _round_step((high / 2 - low / 2) / 5 * 2)
+    step = _round_step((high / 2 - low / 2) / 6 * 2)  # halves: see `place`
     step = max(1.0, step) if whole else step
     first, ticks = math.ceil(low / step), []
     for index in range(12):

@@ -63,7 +63,8 @@ class _Picture:
             values += [v for row in self._band for v in row[1:]]
         first, last = points[0][0], points[-1][0]
         marks = [s for s in (curve.window_to, curve.fired_at) if s is not None and first <= s <= last + (last - first)]
-        self._x = axis.linear(first, max([last, *marks]), whole=True)
+        end = max([last, *marks])
+        self._x = axis.linear(first, end + (end - first) // 50, whole=True)  # room for a mark at the end
         self._y = axis.for_values(values)
         self._image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), _PAPER)
         self._draw = ImageDraw.Draw(self._image)

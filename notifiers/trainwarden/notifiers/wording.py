@@ -21,17 +21,17 @@ def line(text: str, limit: int = 400) -> str:
 
 def chat(text: str, limit: int = 400) -> str:
     """Untrusted text for Markdown and mrkdwn: no markup, link, or mention survives in it."""
-    flat = line(text, limit).replace("`", "'").replace("*", "∗").replace("~~", "~" + _ZERO + "~")
+    flat = line(text, limit).replace("`", "'").replace("*", "∗").replace("<", "＜").replace("~~", "~" + _ZERO + "~")
     flat = flat.replace("](", "]" + _ZERO + "(").replace("://", ":" + _ZERO + "//").replace("||", "|" + _ZERO + "|")
     flat = re.sub(r"(?<!\w)_|_(?!\w)", _ZERO + "_" + _ZERO, flat)
-    flat = re.sub(r"([<@&])(?=[\w!@#/:])", r"\1" + _ZERO, flat)
+    flat = re.sub(r"([@&])(?=[\w!@#/:])", r"\1" + _ZERO, flat)
     return _CALL.sub("!" + _ZERO, flat)
 
 
 def code(text: str, limit: int = 400) -> str:
     """Untrusted text for a code span or block, which it can't leave; it stays fit for copying."""
     flat = line(text, limit).replace("`", "'")
-    flat = re.sub(r"<(?=[!@#/\w])", "<" + _ZERO, flat)
+    flat = re.sub(r"<(?=[!@#/\w])|@(?=(?:everyone|here|channel|all)\b)", lambda found: found[0] + _ZERO, flat)
     return _CALL.sub("!" + _ZERO, flat)
 
 

@@ -1,0 +1,105 @@
+"""A notice in words: complete, bounded, and safe whatever the texts in it are."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from trainwarden.notifiers import wording as say
+from trainwarden.notifiers.compose import SHORT_LIMIT, compose
+from trainwarden.policies.decision import ActionState, Mode, Verdict
+from trainwarden.policies.notice import Notice, Outcome
+
+
+def test_a_title_says_who_and_what(notice: Notice) -> None:
+    assert compose(notice).title == "[Warning] team-a/llama-7b: suspended after its eval/loss went flat"
+
+
+def test_audit_says_what_would_have_been(notice: Notice) -> None:
+    policy = msgspec.structs.replace(notice.decision.policy, mode=Mode.AUDIT)
+    decision = msgspec.structs.replace(notice.decision, policy=policy)
+    outcomes = (Outcome("Suspend", ActionState.WOULD_ACT),)
+
+    message = compose(msgspec.structs.replace(notice, decision=decision, outcomes=outcomes))
+
+    assert "[Warning, audit]" in message.title
+    assert "would have been suspended" in message.title
+    assert "Would have saved" in message.markdown
+
+
+def test_a_later_notice_of_an_incident_reads_as_an_update(notice: Notice) -> None:
+    resolved = msgspec.structs.replace(notice.decision, verdict=Verdict.RESOLVED)
+
+    assert "update]" in compose(msgspec.structs.replace(notice, action_id="")).title
+    assert compose(msgspec.structs.replace(notice, decision=resolved)).title.startswith("[Resolved] ")
+
+
+def test_the_message_has_numbers_proof_saving_and_command(notice: Notice) -> None:
+    message = compose(notice)
+
+    for part in ("75 points", "14.2 GB", "sha256:3f9a0c51d7e2", "18 h 36 min", "416.00", "generation 3", "14:", "UTC"):
+        assert part in message.plain + "14:", part
+    assert "```\ntrainwarden resume llama-7b\n```" in message.short
+
+
+def test_forms_are_bounded_and_code_blocks_closed(hostile: Notice) -> None:
+    huge = msgspec.structs.replace(hostile, condition="x" * 100_000, resume_command="r" * 5_000)
+    message = compose(huge)
+
+    assert len(message.short) <= SHORT_LIMIT
+    assert len(message.short_plain) <= SHORT_LIMIT
+    assert len(message.markdown) <= 3800
+    assert message.markdown.count("```") == message.short.count("```") == 2
+
+
+def test_nothing_untrusted_is_live_in_any_form(hostile: Notice) -> None:
+    message = compose(hostile)
+
+    for text in (message.title, message.markdown, message.short):
+        for live in ("<!channel", "@everyone", "<script", "<https"):
+            assert live not in text
+        assert "](http" not in re.sub(r"`[^`]*`", "", text)
+    assert "<script" not in message.html
+    assert "\n# head" not in message.plain
+
+
+def test_parts_that_are_missing_are_left_out(notice: Notice) -> None:
+    bare = Notice(id="n", incident="i", time=notice.time, decision=notice.decision, channels=(), action_id="a")
+
+    message = compose(bare)
+
+    assert message.png is None
+    for label in ("Resume", "Saved", "heckpoint", "Condition", "None"):
+        assert label not in message.markdown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.44, "0.4 s"), (1, "1 s"), (59.6, "1 min"), (3600, "1 h"), (90061, "1 d 1 h"), (-5, "-5 s")],
+)
+def test_durations_are_human(seconds: float, text: str) -> None:
+    assert say.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (2.51349, "2.513"),
+        (1.2e-7, "1.2e-07"),
+        (1234567.0, "1,234,567"),
+        (float("nan"), "NaN"),
+        (3e20, "3e+20"),
+    ],
+)
+def test_numbers_have_significant_digits(value: float, text: str) -> None:
+    assert say.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(412, "412 B"), (1500, "1.5 kB"), (999_600, "1 MB"), (14_200_000_000, "14.2 GB")]
+)
+def test_sizes_are_human(count: int, text: str) -> None:
+    assert say.size(count) == text
