@@ -23,7 +23,7 @@ TICK_SECONDS = 0.05
 BATCH = 500
 MAX_REPLIES = 256
 ACK_ATTEMPTS = 2
-FIRST_RETRY_SECONDS = 0.25
+FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 15.0
 
 
@@ -109,7 +109,7 @@ class _Publisher:
                 self._lost(error)
             else:
                 self._found()
-                wait = FIRST_RETRY_SECONDS
+                began = time.monotonic()
                 try:
                     await self._pump(link)
                 except LinkError as error:
@@ -118,8 +118,10 @@ class _Publisher:
                     self._worker.complaints.error("sending", error)
                 finally:
                     await link.close()
+                if time.monotonic() - began > LAST_RETRY_SECONDS:  # a link that lasted, not one that fails at once
+                    wait = FIRST_RETRY_SECONDS
             if not self._over():
-                await self._pause(random.uniform(0.5, 1.0) * wait)  # noqa: S311 - spreads reconnects, guards nothing
+                await self._pause(random.uniform(0.1, 1.0) * wait)  # noqa: S311 - spreads reconnects, guards nothing
                 wait = min(2 * wait, LAST_RETRY_SECONDS)
 
     async def _pump(self, link: Link) -> None:
