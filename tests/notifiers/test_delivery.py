@@ -54,7 +54,7 @@ async def test_slack_gets_mrkdwn_with_the_command_and_no_live_mention(
     results = await dispatcher.send(hostile)
     await dispatcher.close()
 
-    assert results[0].state == "delivered", results
+    assert (results[0].state, results[0].target) == ("delivered", "slack #1"), results
     sent = json.loads(receiver.bodies[0])["attachments"][0]
     assert "trainwarden resume llama-7b" in sent["text"]
     assert "*Condition:*" in sent["text"]
@@ -173,9 +173,7 @@ async def test_a_refused_private_address_is_never_spoken_to(receiver: Receiver, 
     assert receiver.bodies == []
 
 
-async def test_cancelling_the_caller_loses_no_message(
-    receiver: Receiver, notice: Notice, wait_for: Callable[[Callable[[], bool]], None]
-) -> None:
+async def test_cancelling_the_caller_loses_no_message(receiver: Receiver, notice: Notice) -> None:
     dispatcher = Dispatcher({"default": [f"json://127.0.0.1:{receiver.port}/x"]}, retries=QUICK)
 
     task = asyncio.create_task(dispatcher.send(notice))
@@ -188,6 +186,21 @@ async def test_cancelling_the_caller_loses_no_message(
 
     assert results[0].state == "delivered"
     assert len(receiver.bodies) == 1
+
+
+async def test_closing_ends_a_delivery_under_way_with_a_result(
+    receiver: Receiver, notice: Notice, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    receiver.answers = ["hang"]
+    dispatcher = Dispatcher({"default": [f"json://127.0.0.1:{receiver.port}/x"]}, timeout=2.0)
+
+    task = asyncio.create_task(dispatcher.send(notice))
+    await asyncio.to_thread(wait_for, lambda: bool(receiver.bodies))
+    await dispatcher.close()
+    results = await task
+    receiver.end.set()
+
+    assert results[0].reason == "the dispatcher was closed before an answer"
 
 
 async def test_a_closed_dispatcher_says_so(notice: Notice) -> None:

@@ -96,7 +96,8 @@ class AppriseNotifier:
 
     @property
     def target(self) -> str:
-        return self._target
+        head, space, number = self._target.partition(" ")
+        return f"{self._scheme}{space}{number}" if head in _NATIVE else self._target
 
     @property
     def scheme(self) -> str:

@@ -124,7 +124,15 @@ class Dispatcher:
             task = asyncio.create_task(self._send(notice), name=f"notice {notice.id}")
             self._running[notice.id] = task
             task.add_done_callback(lambda _: self._running.pop(notice.id, None))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise  # the caller is cancelled; only close() cancels the delivery
+            names = tuple(dict.fromkeys(notice.channels or (DEFAULT,)))
+            lanes = [lane for name in names for lane in self._lanes.get(name, ())]
+            reason = "the dispatcher was closed before an answer"
+            return tuple(DeliveryResult(lane.channel, lane.notifier.target, "failed", 0, reason) for lane in lanes)
 
     async def close(self, timeout: float = 2.0) -> None:
         """Give up what is under way. Returns within `timeout` seconds; threads end when their attempt does."""
