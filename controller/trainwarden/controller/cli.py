@@ -1,0 +1,325 @@
+"""The command line: `trainwarden run`, `resume`, `policy check`, `demo`. Imports what a command needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from trainwarden.controller.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from trainwarden.controller.local.session import Ending
+
+__all__ = ["main"]
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("trainwarden")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(f"trainwarden {_version()}")
+        context.exit()
+
+
+@click.group(context_settings=_CONTEXT)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
+def main() -> None:
+    """Watch trainings by policies: tell people, checkpoint, suspend, resume."""
+
+
+def _fail(code: ExitCode, *lines: str) -> NoReturn:
+    for line in lines:
+        click.echo(f"trainwarden: {line}", err=True)
+    sys.exit(code)
+
+
+def _shared(command: Any) -> Any:
+    """Options of both `run` and `resume`."""
+    options = [
+        click.option("--notify", multiple=True, metavar="URL", help="Where to send messages: any Apprise URL."),
+        click.option(
+            "--notify-file", type=click.Path(path_type=Path), metavar="FILE", help="The same, one a line, from a file."
+        ),
+        click.option(
+            "--log", type=click.Path(path_type=Path), metavar="FILE", help="Append every decision as a line of JSON."
+        ),
+        click.option("--plain", is_flag=True, help="Plain lines instead of the live panel."),
+        click.option("--grace", type=click.FloatRange(min=0), default=30.0, help="Seconds to end in (30)."),
+        click.option("--nats-port", type=click.IntRange(0, 65_535), default=0, help="Port of nats-server (any)."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--policy",
+    "policy_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Policies to judge by.",
+)
+@click.option("--price-per-hour", type=click.FloatRange(min=0), help="Money for an hour of the job.")
+@click.option("--deadline", metavar="T", help="When it must be done: 2h30m from now, or 2026-12-24T18:00.")
+@click.option("--name", help="Name of the job; without it after the script.")
+@click.option("--namespace", default="local", show_default=True, help="Namespace of the job.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label that policies select by.")
+@click.option("--gpus", type=click.IntRange(min=0), default=0, help="GPUs that the job uses, for GPU-hours.")
+@_shared
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(
+    policy_files: tuple[Path, ...],
+    price_per_hour: float | None,
+    deadline: str | None,
+    name: str | None,
+    namespace: str,
+    labels: tuple[str, ...],
+    gpus: int,
+    notify: tuple[str, ...],
+    notify_file: Path | None,
+    log: Path | None,
+    plain: bool,
+    grace: float,
+    nats_port: int,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as a training, and judge it by policies.
+
+    \b
+    trainwarden run --policy flat-loss.yaml -- python train.py --epochs 3
+    """
+    from trainwarden.controller.local.workspace import Workspace, WorkspaceError, job_name
+    from trainwarden.reporters.wire import WireError, subject_token
+
+    if not command:
+        _fail(ExitCode.WRONG_INPUT, "no command; write it after --, such as: -- python train.py")
+    if not policy_files:
+        _fail(ExitCode.WRONG_INPUT, "no policy; give at least one with --policy FILE")
+    policies = _policies(policy_files, namespace)
+    channels = _channels(notify, notify_file)
+    name = name or job_name(list(command))
+    try:
+        subject_token(name)
+        subject_token(namespace)
+    except WireError as error:
+        _fail(ExitCode.WRONG_INPUT, str(error))
+    until = _deadline(deadline)
+    try:
+        folder, record = Workspace().create(
+            name,
+            namespace=namespace,
+            command=list(command),
+            folder=str(Path.cwd()),
+            labels=_labels(labels),
+            gpus=gpus,
+            price_per_hour=price_per_hour,
+            deadline=until,
+        )
+        for index, path in enumerate(policy_files):
+            (folder.policies / f"{index:02}-{path.name}").write_bytes(path.read_bytes())
+    except WorkspaceError as error:
+        _fail(ExitCode.FAILED, str(error))
+    except OSError as error:
+        _fail(ExitCode.FAILED, f"{error.filename}: {error.strerror}; free space, or set TRAINWARDEN_HOME")
+    _run_session(folder, record, policies, channels, log, plain, grace, nats_port)
+
+
+@main.command()
+@click.argument("run_name", metavar="[RUN]", required=False)
+@click.option(
+    "--policy", "policy_files", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Other policies."
+)
+@click.option("--force", is_flag=True, help="Go on although the checkpoint's files have changed.")
+@_shared
+def resume(
+    run_name: str | None,
+    policy_files: tuple[Path, ...],
+    force: bool,
+    notify: tuple[str, ...],
+    notify_file: Path | None,
+    log: Path | None,
+    plain: bool,
+    grace: float,
+    nats_port: int,
+) -> None:
+    """Go on with a suspended run from its checkpoint; without RUN the newest suspended one here."""
+    import asyncio
+
+    from trainwarden.controller.local.executor import check_proof
+    from trainwarden.controller.local.workspace import Workspace, WorkspaceError
+
+    try:
+        folder, record = Workspace().find(run_name)
+    except WorkspaceError as error:
+        _fail(ExitCode.WRONG_INPUT, str(error))
+    if record.state == "complete":
+        _fail(ExitCode.WRONG_INPUT, f"{record.name}-{record.id} is complete; there is nothing to resume")
+    if record.checkpoint is not None and not force:
+        problem = asyncio.run(check_proof(record.checkpoint))
+        if problem:
+            _fail(ExitCode.WRONG_INPUT, f"{problem}; put them back, or go on anyway with --force")
+    if not Path(record.folder).is_dir():
+        _fail(ExitCode.WRONG_INPUT, f"the folder {record.folder}, where the run began, is gone")
+    files = policy_files or tuple(sorted(folder.policies.iterdir()))
+    policies = _policies(files, record.namespace)
+    _run_session(folder, record, policies, _channels(notify, notify_file), log, plain, grace, nats_port)
+
+
+def _run_session(
+    folder: Any,
+    record: Any,
+    policies: Any,
+    channels: Any,
+    log: Path | None,
+    plain: bool,
+    grace: float,
+    nats_port: int,
+) -> NoReturn:
+    import asyncio
+    import logging
+
+    from trainwarden.controller.local.display import display_for
+    from trainwarden.controller.local.session import Options, Session
+    from trainwarden.controller.local.summary import summary
+
+    logging.basicConfig(filename=folder.path / "trainwarden.log", format="%(asctime)s %(levelname)s %(message)s")
+    if log is not None:
+        try:
+            log.open("ab").close()
+        except OSError as error:
+            _fail(ExitCode.WRONG_INPUT, f"--log: {log} can't be written: {error.strerror}")
+    options = Options(channels, log, nats_port, grace, _version())
+    ending: Ending = asyncio.run(Session(folder, record, policies, options, display_for(plain=plain)).run())
+    folder.release()
+    for line in summary(ending):
+        click.echo(f"trainwarden: {line}", err=True)
+    sys.exit(int(ending.code))
+
+
+def _policies(files: tuple[Path, ...], namespace: str) -> list[Any]:
+    """Load policies and put those of a namespace into the job's: here all given policies are for the one job."""
+    from trainwarden.controller.policy_files import check_files
+    from trainwarden.policies.models import TrainingPolicy
+
+    checked = check_files(files)
+    if checked.problems:
+        _fail(ExitCode.WRONG_INPUT, *(str(problem) for problem in checked.problems))
+    placed = []
+    names: set[tuple[str, str]] = set()
+    for policy in checked.policies:
+        meta = policy.metadata
+        update = {"uid": meta.uid or f"{policy.kind}/{meta.name}"}
+        if isinstance(policy, TrainingPolicy):
+            update["namespace"] = namespace
+        if (policy.kind, meta.name) in names:
+            _fail(ExitCode.WRONG_INPUT, f"two policies of the name {meta.name!r}; give each its own")
+        names.add((policy.kind, meta.name))
+        placed.append(policy.model_copy(update={"metadata": meta.model_copy(update=update)}))
+    return placed
+
+
+def _channels(notify: tuple[str, ...], file: Path | None) -> dict[str, tuple[str, ...]]:
+    import os
+
+    from trainwarden.notifiers.urls import ChannelUrlError, read_urls
+
+    try:
+        return {"default": read_urls(notify, file=file, environment=os.environ)}
+    except ChannelUrlError as error:
+        _fail(ExitCode.WRONG_INPUT, str(error))
+
+
+def _labels(given: tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for label in given:
+        key, equals, value = label.partition("=")
+        if not equals or not key:
+            _fail(ExitCode.WRONG_INPUT, f"--label {label!r}; write KEY=VALUE, such as tier=dev")
+        labels[key] = value
+    return labels
+
+
+def _deadline(text: str | None) -> datetime | None:
+    from datetime import UTC, datetime
+
+    from trainwarden.policies.durations import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return datetime.now(UTC) + parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        _fail(ExitCode.WRONG_INPUT, f"--deadline {text!r}; write 2h30m from now, or a time such as 2026-12-24T18:00")
+    return moment if moment.tzinfo is not None else moment.astimezone()
+
+
+@main.group()
+def policy() -> None:
+    """Work on policies without running anything."""
+
+
+@policy.command("check")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="json is for editors.")
+@click.option("--engine", type=click.Choice(["cpp", "python"]), help="CEL engine; without it the faster one.")
+def policy_check(files: tuple[Path, ...], form: str, engine: Any) -> None:
+    """Check policies; exit code 0 when all are right, 2 when not. `-` reads standard input."""
+    import json
+    from dataclasses import asdict
+
+    from trainwarden.controller.policy_files import check_files
+
+    checked = check_files(files, engine=engine)
+    if form == "json":
+        found = []
+        for problem in checked.problems:
+            fields = asdict(problem)
+            fields["file"] = fields.pop("source")
+            found.append({**fields, "message": f"{problem.found}; {problem.remedy}", "severity": "error"})
+        click.echo(json.dumps(found, indent=2))
+    else:
+        for problem in checked.problems:
+            click.echo(str(problem), err=True)
+        for policy_ in checked.policies if not checked.problems else ():
+            rules = len(policy_.spec.rules)
+            click.echo(f"{policy_.kind} {policy_.metadata.name}: {rules} rule{'s' if rules > 1 else ''}, right")
+    sys.exit(ExitCode.WRONG_INPUT if checked.problems else ExitCode.DONE)
+
+
+@main.command()
+@click.option("--keep", is_flag=True, help="Keep the folder of the demo.")
+@click.option(
+    "--training",
+    type=click.Choice(["auto", "transformers", "plain"]),
+    default="auto",
+    help="What trains; auto: the best.",
+)
+def demo(keep: bool, training: str) -> None:
+    """Watch a real training go flat, be checkpointed, suspended, told of and resumed. Takes about a minute."""
+    from trainwarden.controller.demo.story import tell
+
+    sys.exit(tell(training=training, keep=keep))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""A command that runs under a keeper, as asyncio sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["Job", "JobStartError"]
+
+
+class JobStartError(OSError):
+    """The command can't be started; `errno` says why."""
+
+
+class Job:
+    """A running command; make it with `start`."""
+
+    def __init__(self, keeper: asyncio.subprocess.Process, control: int, report: int) -> None:
+        self._keeper, self._control, self._report = keeper, control, report
+        self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()
+        self.pid = 0
+        self._readers: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        output: Callable[[bytes], None] | None = None,
+    ) -> Job:
+        """Start a command.
+
+        Args:
+            command: Program and arguments.
+            environment: All of it.
+            folder: Working directory.
+            output: Takes what the command prints; None lets it print where we do.
+
+        Raises:
+            JobStartError: It can't be found or executed.
+        """
+        control_read, control_write = os.pipe()
+        report_read, report_write = os.pipe()
+        pipe = asyncio.subprocess.PIPE if output is not None else None
+        keeper = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "trainwarden.controller.local.keeper",
+            str(control_read),
+            str(report_write),
+            *command,
+            pass_fds=(control_read, report_write),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=asyncio.subprocess.STDOUT if output is not None else None,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+        os.close(control_read)
+        os.close(report_write)
+        job = cls(keeper, control_write, report_read)
+        job._readers.append(asyncio.create_task(job._hear()))
+        if output is not None and keeper.stdout is not None:
+            job._readers.append(asyncio.create_task(_forward(keeper.stdout, output)))
+        try:
+            job.pid = await job._started
+        except OSError as error:
+            await job.end(0)
+            raise JobStartError(error.errno, f"{command[0]}: {os.strerror(error.errno or 0)}") from error
+        return job
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command's process group."""
+        self._order(f"signal {int(number)}")
+
+    async def end(self, grace: float) -> None:
+        """SIGTERM, and after `grace` seconds SIGKILL; returns when nothing is left."""
+        self._order(f"end {grace}")
+        await self.gone.wait()
+
+    async def settled(self) -> None:
+        """Wait until all that the command printed has been taken."""
+        await asyncio.gather(*self._readers, return_exceptions=True)
+
+    def _order(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._control, f"{line}\n".encode())
+
+    async def _hear(self) -> None:
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(self._report, "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
+            while line := (await reader.readline()).decode().strip():
+                word, _, value = line.partition(" ")
+                if word == "started" and not self._started.done():
+                    self._started.set_result(int(value))
+                elif word == "failed" and not self._started.done():
+                    self._started.set_exception(OSError(int(value), os.strerror(int(value))))
+                elif word == "exited" and not self.exited.done():
+                    self.exited.set_result(int(value))
+        finally:
+            transport.close()
+            await self._keeper.wait()
+            if not self._started.done():
+                self._started.set_exception(OSError(errno.ECHILD, "the keeper could not start"))
+            if not self.exited.done():
+                self.exited.set_result(-9)  # the keeper was killed, and the command with it
+            with contextlib.suppress(OSError):
+                os.close(self._control)
+            self.gone.set()
+
+
+async def _forward(stream: asyncio.StreamReader, output: Callable[[bytes], None]) -> None:
+    while data := await stream.read(65_536):
+        output(data)

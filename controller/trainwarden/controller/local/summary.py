@@ -1,0 +1,72 @@
+"""What a run came to: which rules fired and why, what was saved, and how to go on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from trainwarden.controller.exit_codes import ExitCode
+from trainwarden.controller.local.session import Ending
+from trainwarden.policies.decision import ActionState, Decision, Verdict
+from trainwarden.policies.expressions.functions import human_duration
+
+__all__ = ["summary"]
+
+
+def summary(ending: Ending) -> list[str]:
+    """The lines of the summary."""
+    record = ending.record
+    lines = [f"{record.namespace}/{record.name}: {_how(ending)}"]
+    fired = [d for d in ending.log.decisions if d.verdict is Verdict.FIRING and d.action is None]
+    lines += [f"fired    {decision.policy}/{decision.rule}: {decision.message}" for decision in fired]
+    if not fired:
+        lines.append("fired    nothing")
+    lines += [f"did      {_action(decision)}" for decision in _final_actions(ending.log.decisions)]
+    if record.checkpoint is not None:
+        proof = record.checkpoint
+        digest = f", {proof.digest[:23]}…" if proof.digest else ""
+        size = f", {proof.bytes:,} bytes" if proof.bytes is not None else ""
+        lines.append(f"safe     checkpoint of step {proof.step} at {proof.path}{size}{digest}")
+    lines += _saved(ending)
+    for target, state, reason in ending.deliveries:
+        lines.append(f"told     {target}" if state == "delivered" else f"not told {target}: {reason}")
+    if ending.code == ExitCode.SUSPENDED:
+        lines.append(f"resume   trainwarden resume {record.name}-{record.id}")
+    lines += [f"problem  {problem}" for problem in ending.problems]
+    return lines
+
+
+def _how(ending: Ending) -> str:
+    ran = human_duration(timedelta(seconds=round(ending.seconds)))
+    code = ending.training_code
+    if ending.code == ExitCode.SUSPENDED:
+        return f"suspended by a policy after {ran}"
+    if ending.code in (ExitCode.STOPPED, ExitCode.DELETED):
+        return f"{'stopped' if ending.code == ExitCode.STOPPED else 'deleted'} by a policy after {ran}"
+    if code is None:
+        return "was not started"
+    if code < 0:
+        return f"ended by signal {-code} after {ran}"
+    return f"complete after {ran}" if code == 0 else f"failed with exit code {code} after {ran}"
+
+
+def _final_actions(decisions: list[Decision]) -> list[Decision]:
+    """The newest decision of each action that came to an end."""
+    newest = {d.action.id: d for d in decisions if d.action is not None}
+    return [d for d in newest.values() if d.action_state is not None and d.action_state is not ActionState.CANCELLED]
+
+
+def _action(decision: Decision) -> str:
+    assert decision.action is not None  # noqa: S101 - chosen so
+    return f"{decision.action.type} {decision.action_state}: {decision.message}"
+
+
+def _saved(ending: Ending) -> list[str]:
+    """Time and money that the rest of the plan would have taken, at the pace of the run."""
+    status, record = ending.status, ending.record
+    if ending.code not in (ExitCode.SUSPENDED, ExitCode.STOPPED, ExitCode.DELETED) or status is None:
+        return []
+    if status.step is None or not status.total or not status.steps_per_second or status.total <= status.step:
+        return []
+    seconds = (status.total - status.step) / status.steps_per_second
+    money = f" and {seconds / 3600 * record.price_per_hour:.2f} of money" if record.price_per_hour else ""
+    return [f"saved    {human_duration(timedelta(seconds=round(seconds)))} of training{money}"]

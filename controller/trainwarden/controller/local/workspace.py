@@ -1,0 +1,199 @@
+"""Where local mode keeps its runs: `.trainwarden/runs/<name>-<id>/` here, or below TRAINWARDEN_HOME."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainwarden.policies.decision import Proof
+
+__all__ = ["RunFolder", "RunRecord", "Workspace", "WorkspaceError", "job_name"]
+
+_KEPT = 20  # finished runs
+
+
+class WorkspaceError(Exception):
+    """A run's folder can't be used; the text says which, why, and what would help."""
+
+
+class RunRecord(msgspec.Struct, rename="camel"):
+    """What must be known to resume a run."""
+
+    name: str
+    id: str
+    uid: str
+    namespace: str
+    command: list[str]
+    folder: str
+    created_at: datetime
+    labels: dict[str, str] = {}
+    gpus: int = 0
+    price_per_hour: float | None = None
+    deadline: datetime | None = None
+    attempts: int = 0
+    running_seconds: float = 0.0
+    state: str = "running"  # running, suspended, stopped, deleted, complete, failed
+    checkpoint: Proof | None = None
+    reason: str = ""
+
+
+class RunFolder:
+    """One run on disk, held by one trainwarden at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    @property
+    def policies(self) -> Path:
+        return self.path / "policies"
+
+    @property
+    def nats(self) -> Path:
+        return self.path / "nats"
+
+    def acquire(self) -> None:
+        """Take the run for this process.
+
+        Raises:
+            WorkspaceError: Another trainwarden has it.
+        """
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise WorkspaceError(f"{self.path}: another trainwarden works on this run; let it end") from error
+        self._lock = descriptor
+
+    def release(self) -> None:
+        """Give the run back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def held(self) -> bool:
+        """Whether some trainwarden works on it."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def save(self, record: RunRecord) -> None:
+        """Write the record, whole or not at all."""
+        target = self.path / "run.json"
+        descriptor, name = tempfile.mkstemp(dir=self.path, prefix=".run-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+
+    def load(self) -> RunRecord:
+        """Read the record.
+
+        Raises:
+            WorkspaceError: It is missing or can't be read.
+        """
+        path = self.path / "run.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=RunRecord)
+        except (OSError, msgspec.DecodeError) as error:
+            raise WorkspaceError(f"{path} can't be read: {error}") from error
+
+
+class Workspace:
+    """All runs of one folder."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        given = os.environ.get("TRAINWARDEN_HOME")
+        self.home = home or (Path(given) if given else Path.cwd() / ".trainwarden")
+
+    def create(self, name: str, **fields: Any) -> tuple[RunFolder, RunRecord]:
+        """Make a folder for a new run, and take it.
+
+        Raises:
+            WorkspaceError: The folder can't be written.
+        """
+        identity = secrets.token_hex(3)
+        path = self.home / "runs" / f"{name}-{identity}"
+        try:
+            path.mkdir(parents=True)
+            ignore = self.home / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+            folder = RunFolder(path)
+            folder.acquire()
+            folder.policies.mkdir()
+            record = RunRecord(
+                name=name, id=identity, uid=secrets.token_hex(16), created_at=datetime.now(UTC), **fields
+            )
+            folder.save(record)
+        except OSError as error:
+            raise WorkspaceError(
+                f"{path} can't be written: {error.strerror}; set TRAINWARDEN_HOME to a folder that can"
+            ) from error
+        self._prune()
+        return folder, record
+
+    def find(self, wanted: str | None) -> tuple[RunFolder, RunRecord]:
+        """The run of a name (or name-id), else the newest suspended one; taken.
+
+        Raises:
+            WorkspaceError: There is none, or it can't be resumed.
+        """
+        runs = []
+        for path in sorted((self.home / "runs").glob("*/run.json")):
+            with contextlib.suppress(WorkspaceError):
+                folder = RunFolder(path.parent)
+                runs.append((folder, folder.load()))
+        runs.sort(key=lambda each: each[1].created_at)
+        names = [f"{record.name}-{record.id} ({record.state})" for _, record in runs]
+        shown = f"known are {', '.join(names[-8:])}" if names else f"{self.home} has no runs yet"
+        if wanted is None:
+            fitting = [each for each in runs if each[1].state == "suspended"]
+            if not fitting:
+                raise WorkspaceError(f"no suspended run here; {shown}")
+        else:
+            fitting = [each for each in runs if wanted in (each[1].name, f"{each[1].name}-{each[1].id}", each[1].id)]
+            if not fitting:
+                raise WorkspaceError(f"no run {wanted!r} here; {shown}")
+        folder, _ = fitting[-1]
+        folder.acquire()
+        return folder, folder.load()
+
+    def _prune(self) -> None:
+        """Forget the oldest runs that nobody will resume."""
+        old = []
+        for path in (self.home / "runs").glob("*/run.json"):
+            with contextlib.suppress(WorkspaceError, OSError):
+                folder = RunFolder(path.parent)
+                if folder.load().state != "suspended" and not folder.held():
+                    old.append((path.stat().st_mtime, folder.path))
+        for _, path in sorted(old)[:-_KEPT]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def job_name(command: list[str]) -> str:
+    """A name for a job after its script: `train` for `python train.py`."""
+    words = [word for word in command if not word.startswith("-")]
+    script = next((word for word in words if word.endswith(".py")), words[0] if words else "job")
+    name = re.sub(r"[^a-z0-9]+", "-", Path(script).stem.lower()).strip("-")
+    return name[:40].strip("-") or "job"
