@@ -6,7 +6,6 @@ A tensor on a device is refused: reading it would make the training thread wait 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from numbers import Real
 
@@ -17,7 +16,8 @@ __all__ = ["MAX_NAME", "MAX_STEP", "RefusedError", "finite", "finite_number", "m
 MAX_NAME = 256
 """Longest metric name in characters; what is longer is cut."""
 
-MAX_STEP = 2**63 - 1
+MAX_STEP = 2**53
+"""Largest step: up to here a whole number is exact in the JSON readers of all languages."""
 
 _BEYOND = "metric {name!r} refused: an integer beyond the range of floats"
 
@@ -59,23 +59,21 @@ def metric(name: str, value: object) -> float:
 
 
 def whole(what: str, value: object) -> int:
-    """A step or total as an int of zero or more, in 63 bits.
+    """A step or total as an int of zero or more, exact in every language.
 
     Raises:
         RefusedError: It is no whole number in that range, or lies on an accelerator.
     """
-    number: object = value
-    if not isinstance(value, int):
+    if isinstance(value, int):
+        count = int(value)
+    else:
         read = _read(what, value, what)
         if not read.is_integer():
             raise RefusedError(what, f"{what} {value!r} refused: a whole number of zero or more is right")
-        number = read
-        if hasattr(value, "__index__"):
-            number = operator.index(value)  # exact beyond 2**53
-    count = int(number)  # type: ignore[call-overload]  # an int, or a float that is one
+        count = int(read)
     if not 0 <= count <= MAX_STEP:
-        raise RefusedError(what, f"{what} {value!r} refused: a whole number from 0 to 2^63 - 1 is right")
-    return int(count)
+        raise RefusedError(what, f"{what} {value!r} refused: a whole number from 0 to 2^53 is right")
+    return count
 
 
 def finite_number(what: str, value: object) -> float:
