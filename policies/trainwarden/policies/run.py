@@ -19,7 +19,7 @@ from trainwarden.policies.report import ReportLike
 from trainwarden.policies.stall import StallClock
 
 if TYPE_CHECKING:
-    from trainwarden.policies.functions import Memo
+    from trainwarden.policies.question import Memo
     from trainwarden.policies.scope import RunScope
 
 __all__ = ["Reception", "RunState"]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trainwarden.policies.decision import Window
 from trainwarden.policies.expressions.protocol import CelValue, UnknownValueError
-from trainwarden.policies.functions import AT_ONCE, FUNCTIONS_BY_NAME, Question
+from trainwarden.policies.functions import AT_ONCE, FUNCTIONS_BY_NAME
 from trainwarden.policies.lengths import ago
 from trainwarden.policies.metrics import MOST_SERIES
+from trainwarden.policies.question import Question
 from trainwarden.policies.series import Series
 from trainwarden.policies.variables import VARIABLES_BY_NAME
 
