@@ -74,9 +74,10 @@ def _has(checker: Checker, node: Call) -> Part:
     if isinstance(argument, Select):
         if checker.dotted(argument.operand) == "metrics":
             return checker.slot("known", argument.field, BOOL, checker.syntax.text(node.place))
-        operand = checker.part(argument.operand)
-        if operand.type.name == "map":
-            return Part(f"({quoted(argument.field)} in {operand.text})", BOOL)
+        if checker.dotted(argument.operand) not in checker.roots:
+            operand = checker.part(argument.operand)
+            if operand.type.name == "map":
+                return Part(f"({quoted(argument.field)} in {operand.text})", BOOL)
     raise checker.syntax.error(
         node.place, checker.syntax.text(node.place), "has() asks for a metric or a label, such as has(metrics.loss)"
     )

@@ -17,7 +17,7 @@ from trainwarden.policies.expressions.calls import dynamic_name
 from trainwarden.policies.expressions.checking import Checked, check
 from trainwarden.policies.expressions.compiled import Compiled, Current, EvaluationError
 from trainwarden.policies.expressions.errors import ExpressionError
-from trainwarden.policies.expressions.functions import DIVISION, INDEX, OVERFLOW, PLAIN_FUNCTIONS
+from trainwarden.policies.expressions.functions import DIVISION, INDEX, LONGEST, OVERFLOW, PLAIN_FUNCTIONS
 from trainwarden.policies.expressions.protocol import CelValue, Expression, Limits, UnknownValueError
 from trainwarden.policies.vocabulary import FUNCTIONS, Type
 
@@ -231,13 +231,19 @@ def _either(left: Any, right: Any) -> Any:
 
 
 def _past_errors(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose value is the first error among its operands; cel-python hides why there is none."""
+    """An operator whose value is the first error among its operands; cel-python hides why there is none.
+
+    A duration that is too long for the C++ engine is an error here, too.
+    """
 
     def call(*operands: Any) -> Any:
         for operand in operands:
             if isinstance(operand, CELEvalError):
                 return operand
-        return compute(*operands)
+        value = compute(*operands)
+        if isinstance(value, timedelta) and abs(value) >= LONGEST:
+            return CELEvalError(OVERFLOW)
+        return value
 
     return call
 

@@ -331,6 +331,8 @@ def _parse(syntax: Syntax) -> Tree[Token]:
             column = len(syntax.source) - (syntax.source.rfind("\n") + 1) + 1
         lines = syntax.source.split("\n")
         ended = any("$END" in str(argument) for argument in error.args)
+        if line == len(lines) and _UNFINISHED.match(lines[-1], column - 1):
+            ended, column = True, len(lines[-1].rstrip()) + 1
         rest = lines[line - 1][column - 1 :][:20] if line <= len(lines) and not ended else ""
         found = f"{rest!r} where it can't stand" if rest else "an end where more is needed"
         hint = "brackets, quotes and operators must be complete"
@@ -348,6 +350,7 @@ def _parser() -> Any:
     return CELParser()
 
 
+_UNFINISHED = re.compile(r"(?:&&|\|\||[<>=!]=?|[-+*/%?:,(\[.]|in)\s*\Z")
 _UNITS = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
 _DURATION = re.compile(r"([+-]?)((?:\d+(?:\.\d*)?|\.\d+)(?:ms|us|ns|h|m|s))+\Z")
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|us|ns|h|m|s)")
