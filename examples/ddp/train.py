@@ -4,25 +4,21 @@ python -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp/tra
 """
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from trainwarden.reporters.torch import TrainingLoop
 
 
-def batches(first: int, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """This rank's batches without end of points on a noisy curve; number n is always the same one."""
-    number = first
-    while True:
-        chance = torch.Generator().manual_seed(2 * number + rank)
-        x = torch.rand(32, 1, generator=chance) * 6 - 3
-        yield x, torch.sin(3 * x) + 0.3 * torch.randn(32, 1, generator=chance)
-        number += 1
+def points(count: int) -> TensorDataset:
+    """Points on a noisy curve."""
+    x = torch.rand(count, 1) * 6 - 3
+    return TensorDataset(x, torch.sin(3 * x) + 0.3 * torch.randn(count, 1))
 
 
 def main() -> None:
@@ -34,7 +30,9 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
+    data = points(1024)
+    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=64, sampler=sampler)
     model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(parallel.parameters(), lr=1e-2)
@@ -51,13 +49,20 @@ def main() -> None:
             start = saved["step"]
             model.load_state_dict(saved["model"])
             optimizer.load_state_dict(saved["optimizer"])
-        for step, (x, y) in loop.steps(batches(start, rank), start=start):
-            loss = nn.functional.mse_loss(parallel(x), y)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch has no types here
-            optimizer.step()
-            if step % 10 == 0:
-                loop.log(loss=loss)
+        loop.step = start
+        while not loop.over:
+            sampler.set_epoch(loop.step)
+            losses = []
+            for step, (x, y) in loop.steps(loader):
+                for group in optimizer.param_groups:
+                    group["lr"] = 1e-2 * 0.5 ** (step / 500)
+                loss = nn.functional.mse_loss(parallel(x), y)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no types here
+                optimizer.step()
+                losses.append(loss.detach())
+                if len(losses) == len(loader):
+                    loop.log(loss=torch.stack(losses).mean())
     dist.destroy_process_group()
 
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 from trainwarden.reporters.loop import TrainingLoop
@@ -12,14 +11,11 @@ from trainwarden.reporters.loop import TrainingLoop
 Point = tuple[list[float], int]
 
 
-def batches(first: int, size: int = 16) -> Iterator[list[Point]]:
-    """Batches without end of points inside (1) or outside (0) a noisy ellipse; number n is always the same one."""
-    number = first
-    while True:
-        chance = random.Random(number)
-        points = [(chance.uniform(-2, 2), chance.uniform(-2, 2)) for _ in range(size)]
-        yield [([1.0, x, y, x * x, y * y], int(x * x + 2 * y * y + chance.gauss(0, 0.4) < 2)) for x, y in points]
-        number += 1
+def points(count: int) -> list[Point]:
+    """Points inside (1) or outside (0) a noisy ellipse."""
+    chance = random.Random(1)
+    places = [(chance.uniform(-2, 2), chance.uniform(-2, 2)) for _ in range(count)]
+    return [([1.0, x, y, x * x, y * y], int(x * x + 2 * y * y + chance.gauss(0, 0.4) < 2)) for x, y in places]
 
 
 def train_on(batch: list[Point], weights: list[float], rate: float) -> float:
@@ -44,6 +40,8 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     weights = [0.0] * 5
+    data = points(512)
+    batches = [data[at : at + 16] for at in range(0, len(data), 16)]
 
     def save(step: int) -> Path:
         path: Path = options.output / f"step-{step}.json"
@@ -55,12 +53,13 @@ def main() -> None:
         if loop.resume_path:
             saved = json.loads(Path(loop.resume_path).read_text())
             start, weights = saved["step"], saved["weights"]
-        losses: list[float] = []
-        for step, batch in loop.steps(batches(start), start=start):
-            losses.append(train_on(batch, weights, rate=0.02))
-            if step % 50 == 0:
-                loop.log(loss=sum(losses) / len(losses))
-                losses.clear()
+        loop.step = start
+        while not loop.over:
+            losses = []
+            for _, batch in loop.steps(batches):
+                losses.append(train_on(batch, weights, rate=0.05))
+                if len(losses) == len(batches):
+                    loop.log(loss=sum(losses) / len(losses))
 
 
 if __name__ == "__main__":

@@ -1,33 +1,30 @@
 """A plain torch loop: reports, saves when a policy asks, holds, stops, resumes. A small network learns a curve."""
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from trainwarden.reporters.torch import TrainingLoop
 
 
-def batches(first: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches without end of points on a noisy curve; number n is always the same one."""
-    number = first
-    while True:
-        chance = torch.Generator().manual_seed(number)
-        x = torch.rand(32, 1, generator=chance) * 6 - 3
-        yield x, torch.sin(3 * x) + 0.3 * torch.randn(32, 1, generator=chance)
-        number += 1
+def points(count: int) -> TensorDataset:
+    """Points on a noisy curve."""
+    x = torch.rand(count, 1) * 6 - 3
+    return TensorDataset(x, torch.sin(3 * x) + 0.3 * torch.randn(count, 1))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=30_000)
+    parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--output", type=Path, default=Path("checkpoints/torch_loop"))
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     torch.manual_seed(1)
+    loader = DataLoader(points(1024), batch_size=128, shuffle=True)
     model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 
@@ -43,13 +40,19 @@ def main() -> None:
             start = saved["step"]
             model.load_state_dict(saved["model"])
             optimizer.load_state_dict(saved["optimizer"])
-        for step, (x, y) in loop.steps(batches(start), start=start):
-            loss = nn.functional.mse_loss(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch has no types here
-            optimizer.step()
-            if step % 10 == 0:
-                loop.log(loss=loss)
+        loop.step = start
+        while not loop.over:
+            losses = []
+            for step, (x, y) in loop.steps(loader):
+                for group in optimizer.param_groups:
+                    group["lr"] = 1e-2 * 0.5 ** (step / 500)
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no types here
+                optimizer.step()
+                losses.append(loss.detach())
+                if len(losses) == len(loader):
+                    loop.log(loss=torch.stack(losses).mean())
 
 
 if __name__ == "__main__":

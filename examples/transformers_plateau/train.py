@@ -19,6 +19,7 @@ from trainwarden.reporters import resume_from
 from trainwarden.reporters.transformers import TrainwardenCallback
 
 TEXT = Path(__file__).parents[1] / "founding.txt"
+EPOCH = 10  # steps; the loss is logged once per epoch
 
 
 class Excerpts(Dataset[dict[str, torch.Tensor]]):
@@ -42,10 +43,10 @@ class Excerpts(Dataset[dict[str, torch.Tensor]]):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--schedule-steps", type=int, default=500, help="steps after which the learning rate is zero")
-    parser.add_argument("--width", type=int, default=48)
+    parser.add_argument("--schedule-steps", type=int, default=300, help="steps after which the learning rate is zero")
+    parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--save-steps", type=int, default=200)
     parser.add_argument("--output", type=Path, default=Path("checkpoints/transformers_plateau"))
     options = parser.parse_args()
@@ -53,7 +54,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
 
-    data = Excerpts(TEXT.read_text(encoding="utf-8"), length=48, count=options.steps * options.batch)
+    data = Excerpts(TEXT.read_text(encoding="utf-8"), length=48, count=EPOCH * options.batch)
     model = GPT2LMHeadModel(
         GPT2Config(
             vocab_size=data.vocabulary,
@@ -63,6 +64,9 @@ def main() -> None:
             n_head=2,
             bos_token_id=0,
             eos_token_id=0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            resid_pdrop=0.0,
         )
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -73,7 +77,7 @@ def main() -> None:
             output_dir=str(options.output),
             max_steps=options.steps,
             per_device_train_batch_size=options.batch,
-            logging_steps=5,
+            logging_steps=EPOCH,
             save_steps=options.save_steps,
             save_total_limit=2,
             report_to="none",

@@ -124,6 +124,11 @@ class TrainingLoop:
         if self._save is not None:
             self._border = StepBorder(self.reporter, step=self.step, world=self._world())
 
+    @property
+    def over(self) -> bool:
+        """Whether no step is left to be done: all `total` ones are, or the training was told to stop."""
+        return self._over()
+
     def _over(self) -> bool:
         return self.should_stop or (self.total is not None and self.step >= self.total)
 
