@@ -95,7 +95,7 @@ class Requirement(SpecModel):
     """Name of the label."""
     operator: Annotated[Operator, _enum(Operator)]
     """In and NotIn compare with `values`; Exists and DoesNotExist ask for the label alone."""
-    values: tuple[str, ...] = Field(default=(), strict=False)
+    values: tuple[Annotated[str, Field(max_length=63)], ...] = Field(default=(), strict=False, max_length=64)
     """What In and NotIn compare with."""
 
     @model_validator(mode="after")
@@ -113,7 +113,7 @@ class LabelSelector(SpecModel):
 
     match_labels: dict[str, str] = Field(default_factory=dict)
     """Labels that must have exactly these values."""
-    match_expressions: tuple[Requirement, ...] = Field(default=(), strict=False)
+    match_expressions: tuple[Requirement, ...] = Field(default=(), strict=False, max_length=32)
     """Further conditions on labels."""
 
 
@@ -144,7 +144,9 @@ class ActionSpec(SpecModel):
     """Notify, Checkpoint, Suspend (can be resumed), Stop or Delete."""
     after: Duration = timedelta(0)
     """Wait since the rule fired; when the rule resolves first, the step is not done."""
-    channels: tuple[str, ...] = Field(default=(), strict=False)
+    channels: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
+        default=(), strict=False, max_length=16
+    )
     """Notify: names of NotificationChannels; none means the default ones."""
     checkpoint: Annotated[CheckpointMode, _enum(CheckpointMode)] = CheckpointMode.REQUIRED
     """Suspend, Stop, Delete: Required acts only on a proven checkpoint, BestEffort asks for one, Skip does not ask."""
@@ -214,7 +216,7 @@ class TrainingPolicySpec(SpecModel):
     mode: Annotated[Mode, _enum(Mode)] = Mode.AUDIT
     """Audit only says what would have been done; Enforce does it."""
     selector: LabelSelector
-    """TrainJobs that the policy is for; `{}` is all of the namespace."""
+    """TrainJobs that the policy is for; `{}` is all of them."""
     match: Annotated[str, Field(max_length=2048)] = ""
     """CEL that must be true as well; must give a bool."""
     variables: tuple[VariableSpec, ...] = Field(default=(), strict=False, max_length=32)
