@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +28,7 @@ T = TypeVar("T")
 class RunScope:
     """Implements `expressions.protocol.Scope` for one moment. Answers are remembered, so that rules share them."""
 
-    __slots__ = ("_asked", "_heard", "_windows", "now", "passed", "run")
+    __slots__ = ("_asked", "_heard", "_looked", "_windows", "now", "passed", "run")
 
     now: datetime
     passed: float  # running time
@@ -40,6 +41,7 @@ class RunScope:
         self._heard: str | None = None  # why nothing that was heard holds; empty when it does
         self._windows: dict[Window, None] = {}
         self._asked: dict[tuple[str, tuple[CelValue, ...]], CelValue | UnknownValueError] = {}
+        self._looked: dict[tuple[str, tuple[CelValue, ...]], tuple[Window, ...]] = {}  # windows of what was asked
 
     def variable(self, name: str) -> CelValue:
         """Value of a dotted name of the vocabulary.
@@ -80,6 +82,8 @@ class RunScope:
         answer = self._asked.get(key)
         if answer is None:
             answer = self._asked[key] = self._answer(key)
+        elif key in self._looked:
+            self._windows.update(dict.fromkeys(self._looked[key]))
         if isinstance(answer, UnknownValueError):
             raise UnknownValueError(answer.reason)  # a new one: a raised one holds on to all frames it went through
         return answer
@@ -93,7 +97,7 @@ class RunScope:
             return UnknownValueError(unknown.reason)
         memo = run.memos.get(key)
         if memo is not None and memo.holds(self.passed, run.step() or 0):
-            self._windows.update(dict.fromkeys(memo.windows))
+            self._saw(key, memo.windows)
             return memo.value  # type: ignore[return-value]
         function, arguments = key
         question = Question(self, run, function, arguments)
@@ -105,8 +109,18 @@ class RunScope:
             answer = UnknownValueError(f"{function} can't be computed: {error}")
         if question.used and function not in AT_ONCE:
             question.remember(key, answer)
-        self._windows.update(dict.fromkeys(question.windows))
+        self._saw(key, question.windows)
         return answer
+
+    def _saw(self, key: tuple[str, tuple[CelValue, ...]], windows: Iterable[Window]) -> None:
+        seen = tuple(windows)
+        if seen:
+            self._looked[key] = seen
+            self._windows.update(dict.fromkeys(seen))
+
+    def look_anew(self) -> None:
+        """Forget the windows, not the answers: `windows` tells what calls look at from now on, asked before or not."""
+        self._windows.clear()
 
     def windows(self) -> tuple[Window, ...]:
         """The windows that calls have looked at, in order."""
