@@ -21,7 +21,7 @@ BUCKETS = 52
 """Most buckets that older points are merged into."""
 
 _FOLD = EXACT // 2  # points that leave the exact part together
-_FINENESS = 8.0  # a bucket holds at most 1/8 of the number of points newer than it, while there is room
+_FINENESS = 8.0  # a bucket holds at most 1/8 of the number of points newer than it, at first
 _KEPT = BUCKETS * 3 // 4  # buckets left after a compaction
 _OPENING = 5  # values whose mean is the opening level
 _LARGEST = 3e38  # greatest squared deviation that a 4-byte float holds
@@ -48,9 +48,10 @@ class NonFinite:
 class _Buckets:
     """Columns of merged points, oldest first."""
 
-    __slots__ = ("count", "high", "low", "m2", "mean", "step", "time")
+    __slots__ = ("count", "fineness", "high", "low", "m2", "mean", "step", "time")
 
     def __init__(self) -> None:
+        self.fineness = _FINENESS  # falls as the history grows
         self.step = array("q")  # of the newest point in it
         self.time = array("d")  # of the newest point in it
         self.count = array("I")
@@ -295,10 +296,10 @@ class Series:
         Means and squared deviations are merged after Chan, Golub, LeVeque (1979), "Updating Formulae and a Pairwise
         Algorithm for Computing Sample Variances".
         """
-        fineness = _FINENESS
+        _merge(old, len(self._steps), old.fineness)
         while len(old.step) > _KEPT:
-            _merge(old, len(self._steps), fineness)
-            fineness *= 0.75
+            old.fineness *= 0.85
+            _merge(old, len(self._steps), old.fineness)
 
 
 def _merge(old: _Buckets, newer: int, fineness: float) -> None:
