@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 from trainwarden.policies.expressions.engines import engine
+from trainwarden.policies.expressions.errors import ExpressionError
 from trainwarden.policies.expressions.protocol import CelValue, Limits, Outcome, UnknownValueError
 from trainwarden.policies.vocabulary import Type
 
@@ -250,3 +251,43 @@ def test_values_of_every_type_come_out_as_pythons(which: Literal["cpp", "python"
     for name, value in scope.values.items():
         outcome = evaluate(name, scope, which)
         assert (type(outcome.value), outcome.value) == (type(value), value)
+
+
+NESTS = {
+    "sum": ("(", " + 1)", "1"),
+    "sum on the right": ("(1 + ", ")", "1"),
+    "negative": ("-(", ")", "job.gpus"),
+    "ternary": ("(true ? ", " : 1)", "1"),
+    "ternary on the right": ("(true ? 1 : ", ")", "1"),
+    "not": ("!(", ")", "true"),
+    "size": ("size([", "])", "1"),
+    "index": ("[", "][0]", "1"),
+    "conversion": ("int(double(", "))", "job.gpus"),
+    "divisor": ("(1.0 / ", ")", "double(job.gpus)"),
+    "filter": ("", ".filter(x, true)", "[1, 2]"),
+    "text": ('("a" + ', ")", "job.name"),
+}
+
+
+@pytest.mark.parametrize("shape", NESTS)
+def test_both_engines_bear_whatever_depth_is_accepted(shape: str) -> None:
+    before, after, middle = NESTS[shape]
+    scope = RunOf({"job.gpus": 1, "job.name": "a"})
+    refused: list[str] = []
+
+    for depth in range(1, 34):
+        outcomes = []
+        for which in ENGINES:
+            text = before * depth + middle + after * depth
+            source = f"size({text}) > 0" if shape in ("filter", "text") else text
+            try:
+                outcomes.append(evaluate(source, scope, which))
+            except ExpressionError as error:
+                refused.append(error.found)
+        if outcomes:
+            assert outcomes[0].unknown == outcomes[1].unknown == ""
+            assert outcomes[0].value == outcomes[1].value
+
+    assert set(refused) == {"brackets and calls nested too deeply"}
+    assert len(refused) % 2 == 0
+    assert len(refused) < 60

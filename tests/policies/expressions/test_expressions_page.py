@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 
+from trainwarden.policies.expressions.checking import MOST_DEPTH
 from trainwarden.policies.expressions.engines import engine
 from trainwarden.policies.expressions.errors import ExpressionError
 from trainwarden.policies.expressions.protocol import Limits
@@ -49,7 +50,7 @@ def test_the_page_names_every_word_and_the_limits() -> None:
     assert all(f"| `{variable.name}` |" in PAGE for variable in VARIABLES)
     assert all(f"`{function.name}(" in PAGE for function in FUNCTIONS)
     assert f"{limits.length} characters" in PAGE
-    assert f"{limits.nesting} levels" in PAGE
+    assert f"{MOST_DEPTH} levels" in PAGE
     assert f"fewer than {limits.iterations:,}" in PAGE
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from trainwarden.policies.expressions.calls import check_call
 from trainwarden.policies.expressions.errors import ExpressionError, nearest
-from trainwarden.policies.expressions.parts import Part, Size, a, as_type, finite, literal, size_of
+from trainwarden.policies.expressions.parts import Part, Size, a, as_type, depth_of, finite, literal, size_of
 from trainwarden.policies.expressions.protocol import Limits
 from trainwarden.policies.expressions.slots import Argument, Slot
 from trainwarden.policies.expressions.syntax import (
@@ -46,6 +46,7 @@ from trainwarden.policies.vocabulary import VARIABLES, Type
 
 __all__ = ["Checked", "Checker", "check"]
 
+MOST_DEPTH = 28  # the C++ engine stops at 32, and the Python one takes some 20 frames of the stack for each
 _COMPARISONS = ("<", "<=", ">", ">=")
 _KNOWN_VARIABLES = {variable.name: variable for variable in VARIABLES}
 _ROOTS = {name.split(".")[0] for name in _KNOWN_VARIABLES} | {"variables"}
@@ -75,6 +76,8 @@ def check(
     checker = Checker(syntax, {name: of_vocabulary(type_) for name, type_ in variables.items()})
     tree = syntax.read()
     part = checker.part(tree)
+    if depth_of(part.text) > MOST_DEPTH:
+        raise syntax.too_deep(tree.place)
     if result is not None and part.type != of_vocabulary(result):
         remedy = f"a {result} is right here"
         if result is Type.BOOL:
@@ -255,7 +258,7 @@ class Checker:
             )
         value = part.constant
         negative = -value if isinstance(value, int | float) and not isinstance(value, bool) else None
-        return Part(f"(-({part.text}))", part.type, part.computed, negative)
+        return Part(f"-({part.text})", part.type, part.computed, negative)
 
     def _logic(self, node: Logic) -> Part:
         parts = [self.part(item) for item in node.items]

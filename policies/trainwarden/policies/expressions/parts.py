@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
 from trainwarden.policies.expressions.slots import Argument
 from trainwarden.policies.expressions.types import BOOL, DOUBLE, INT, STRING, CelType
 
-__all__ = ["Part", "Size", "a", "as_type", "duration_text", "finite", "literal", "size_of"]
+__all__ = ["Part", "Size", "a", "as_type", "depth_of", "duration_text", "finite", "literal", "size_of"]
 
 Size = tuple[int, tuple[str, ...]]
 """Most items of a list or map: a number, plus the lengths of what is bound to some slots."""
@@ -78,3 +79,28 @@ def finite(part: Part, kind: CelType) -> str:
     """The part; a double that was computed passes through a function that fails when it is not finite."""
     text = as_type(part, kind)
     return f"finite_({text})" if part.computed else text
+
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|[\d.]+(?:e[+-]?\d+)?|[()\[\]?.]|[^\s\w]')
+_MACROS = ("all", "exists", "exists_one", "filter", "map")
+_OF_MACRO = 3  # what a comprehension turns into inside the engine
+
+
+def depth_of(text: str) -> int:
+    """How deep an engine must go into a checked text: brackets, calls, and what stands before a dot or an index."""
+    deepest, starts, before, last, word = [0], [0], [0], 0, ""
+    for token in _TOKEN.findall(text):
+        if token in ("(", "["):
+            starts.append(1 + (_OF_MACRO if word in _MACROS else 0))
+            before.append(last)
+            deepest.append(0)
+            last = 0
+        elif token in (")", "]"):
+            last = starts.pop() + max(deepest.pop(), before.pop())
+            deepest[-1] = max(deepest[-1], last)
+        elif token == "?":  # noqa: S105 - no password
+            starts[-1] += 1
+        elif token != "." and not (word == "." and token[0].isalpha()):  # noqa: S105
+            last = 0
+        word = token
+    return deepest[0]

@@ -187,14 +187,13 @@ class Syntax:
                     line = self.source.count("\n", 0, found.start()) + 1
                     column = found.start() - self.source.rfind("\n", 0, found.start())
                     place = Place(line, column, found.start(), found.end())
-                    raise self._too_deep(place)
+                    raise self.too_deep(place)
             elif found[0] in ")]}":
                 depth -= 1
 
-    def _too_deep(self, place: Place) -> ExpressionError:
-        return self.error(
-            place, f"more than {self.limits.nesting} levels of nesting", "split the expression with spec.variables"
-        )
+    def too_deep(self, place: Place) -> ExpressionError:
+        """What is said of an expression that nests too deeply."""
+        return self.error(place, "brackets and calls nested too deeply", "split the expression with spec.variables")
 
     def _place(self, tree: Tree[Token] | Token) -> Place:
         at: Any = tree if not hasattr(tree, "meta") else tree.meta
@@ -205,7 +204,7 @@ class Syntax:
         tree = _strip(tree)
         rule, parts, place = str(tree.data), tree.children, self._place(tree)
         if depth > self.limits.nesting:
-            raise self._too_deep(place)
+            raise self.too_deep(place)
         if rule == "expr":
             condition, then, otherwise = (self._node(part, depth + 1) for part in parts)
             return Ternary(condition, then, otherwise, place)
@@ -237,7 +236,7 @@ class Syntax:
             else:
                 break
         if len(suffixes) > self.limits.nesting:
-            raise self._too_deep(place)
+            raise self.too_deep(place)
         node = self._primary(tree, depth)
         for suffix in reversed(suffixes):
             at = self._place(suffix)
