@@ -253,6 +253,16 @@ def test_values_of_every_type_come_out_as_pythons(which: Literal["cpp", "python"
         assert (type(outcome.value), outcome.value) == (type(value), value)
 
 
+@which_engine
+def test_a_pattern_that_grows_huge_is_refused(which: Literal["cpp", "python"]) -> None:
+    scope = RunOf({"job.name": "llama-7b"})
+
+    assert evaluate('job.name.matches("^llama-[0-9]{1,3}b(-v[0-9]+)?$")', scope, which).value is True
+    with pytest.raises(ExpressionError) as refused:
+        evaluate(f'job.name.matches("{"(a{1000})" * 200}")', scope, which)
+    assert "pattern too large" in refused.value.remedy
+
+
 NESTS = {
     "sum": ("(", " + 1)", "1"),
     "sum on the right": ("(1 + ", ")", "1"),

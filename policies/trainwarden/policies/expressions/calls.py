@@ -28,6 +28,7 @@ __all__ = ["check_call", "dynamic_name"]
 
 MOST_NESTED = 2  # comprehensions: three over 60 items each took the Python engine 91 s
 
+_PATTERN_MEMORY = 1 << 18  # bytes of a compiled pattern; larger ones take long on every text
 _MACROS = ("all", "exists", "exists_one", "filter", "map")
 _KNOWN_FUNCTIONS = {function.name: function for function in FUNCTIONS}
 _TIME_PARTS = {
@@ -161,6 +162,7 @@ def _check_pattern(checker: Checker, pattern: Part, place: Place) -> None:
 
     quiet = re2.Options()
     quiet.log_errors = False
+    quiet.max_mem = _PATTERN_MEMORY
     if not isinstance(pattern.constant, str):
         raise checker.syntax.error(place, "a pattern that is computed", "write the pattern as a text in quotes")
     try:
