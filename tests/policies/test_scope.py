@@ -38,3 +38,18 @@ def test_a_metric_is_its_newest_value() -> None:
     training.losses([3.0, 2.0])
 
     assert training.state.scope(training.at).metric("loss") == 2.0
+
+
+def test_windows_are_noted_for_each_rule_though_answers_are_shared() -> None:
+    training = Training()
+    training.losses([3.0, 2.0, 1.0])
+    scope = training.state.scope(training.at)
+    scope.call("mean", ("loss", 2))
+    scope.call("max", ("loss", 3))
+    first = scope.windows()
+
+    scope.look_anew()
+    scope.call("mean", ("loss", 2))
+
+    assert len(first) == 2
+    assert scope.windows() == first[:1]
