@@ -37,7 +37,7 @@ def decode(data: bytes, kind: type[S]) -> S:
 
 def encode_policy(policy: Policy) -> bytes:
     """A policy as the object that a user wrote, with its uid and generation."""
-    return policy.model_dump_json(by_alias=True, exclude_none=True).encode()
+    return policy.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def decode_policy(data: bytes) -> Policy:
