@@ -15,6 +15,11 @@ from trainwarden.policies.vocabulary import Type
 
 __all__ = ["CompiledPolicy", "CompiledRule", "compile_loaded", "compile_policy"]
 
+_BY_TIME = (
+    "progress.since", "progress.eta", "progress.finish", "job.age", "job.runningFor", "job.gpuHours", "job.cost",
+    "job.projectedCost", "checkpoint.age", "now", "age()", "sinceBest()",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
@@ -23,6 +28,9 @@ class CompiledRule:
     spec: Rule
     when: Expression
     message: Expression | None
+    variables: frozenset[str]  # that `when` and `message` read, and those that these read
+    condition: str  # `when` and the variables it reads, as written: what an edit of the policy may change
+    by_time: bool  # `when` may become true without a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +74,12 @@ def compile_policy(policy: Policy, engine: CelEngine) -> CompiledPolicy:
             types[variable.name] = expression.type
     match = compiled(spec.match, "spec.match", Type.BOOL) if spec.match else None
     rules: list[CompiledRule] = []
+    known = dict(variables)
     for index, rule in enumerate(spec.rules):
         when = compiled(rule.when, f"spec.rules[{index}].when", Type.BOOL)
         message = compiled(rule.message, f"spec.rules[{index}].message", Type.STRING) if rule.message else None
         if when is not None:
-            rules.append(CompiledRule(rule, when, message))
+            rules.append(_rule(rule, when, message, match, known))
     if problems:
         raise PolicyInvalidError(problems)
     meta = policy.metadata
@@ -83,6 +92,39 @@ def compile_policy(policy: Policy, engine: CelEngine) -> CompiledPolicy:
         mode=spec.mode,
     )
     return CompiledPolicy(policy, ref, match, tuple(variables), tuple(rules))
+
+
+def _rule(
+    spec: Rule,
+    when: Expression,
+    message: Expression | None,
+    match: Expression | None,
+    variables: Mapping[str, Expression],
+) -> CompiledRule:
+    judged = _variables_in(when, variables)
+    told = _variables_in(message, variables) if message is not None else frozenset()
+    read = [when, *(variables[name] for name in judged), *([match] if match is not None else [])]
+    return CompiledRule(
+        spec,
+        when,
+        message,
+        variables=judged | told,
+        condition="\n".join([spec.when, *(f"{name}: {variables[name].source}" for name in sorted(judged))]),
+        by_time=any(name.startswith(_BY_TIME) for expression in read for name in expression.names),
+    )
+
+
+def _variables_in(expression: Expression, variables: Mapping[str, Expression]) -> frozenset[str]:
+    """Variables that an expression reads, and those that these read."""
+    found: set[str] = set()
+    left = [expression]
+    while left:
+        for name in left.pop().names:
+            variable = name.removeprefix("variables.")
+            if variable != name and variable in variables and variable not in found:
+                found.add(variable)
+                left.append(variables[variable])
+    return frozenset(found)
 
 
 def compile_loaded(loaded: Loaded, engine: CelEngine, *, source: str) -> tuple[list[CompiledPolicy], list[Problem]]:
@@ -100,5 +142,5 @@ def compile_loaded(loaded: Loaded, engine: CelEngine, *, source: str) -> tuple[l
 def _placed(problem: Problem, places: Mapping[str, Place], source: str) -> Problem:
     """The problem at its place in the file: that of the field; line and column within it go into what was found."""
     place = places.get(problem.field, Place(0, 0))
-    found = f"at {problem.line}:{problem.column} of the expression {problem.found}"
+    found = f"at {problem.line}:{problem.column} of the expression: {problem.found}"
     return replace(problem, source=source, line=place.line, column=place.column, found=found)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from trainwarden.policies.compiling import CompiledPolicy, CompiledRule
 from trainwarden.policies.decision import (
@@ -14,46 +13,40 @@ from trainwarden.policies.decision import (
     ActionState,
     ActionType,
     Decision,
-    Evidence,
     Mode,
-    Proof,
-    Value,
     Verdict,
-    Window,
 )
-from trainwarden.policies.expressions.functions import human_duration, human_number
-from trainwarden.policies.expressions.protocol import CelValue, Outcome, UnknownValueError
+from trainwarden.policies.explaining import Case, Variables, action_decision, variables_of, verdict_decision
+from trainwarden.policies.expressions.protocol import Outcome
 from trainwarden.policies.ladder import (
+    QUIET_REFUSALS,
     Due,
     action_of,
     begin_episode,
     due_at,
     due_steps,
     is_disruptive,
+    is_spec_of,
     move,
     waits_for,
 )
-from trainwarden.policies.memory import RuleState, RunMemory, StepState, derived_id
+from trainwarden.policies.memory import RuleState, RunMemory, StepState
 from trainwarden.policies.notice import Notice
 from trainwarden.policies.notices import channels_of, notice_of
 from trainwarden.policies.rules import advance
 from trainwarden.policies.run import RunState
-from trainwarden.policies.scope import RunScope
 from trainwarden.policies.selecting import selects
 
-__all__ = ["Judgement", "apply_result", "judge", "message_of"]
+__all__ = ["Judgement", "apply_result", "judge"]
 
 _TICK = timedelta(seconds=1)  # conditions that change by time alone are looked at this often
 _REST = timedelta(seconds=30)  # and all others, since data also goes stale by time alone
-_BY_TIME = (
-    "progress.since", "job.age", "job.runningFor", "job.gpuHours", "job.cost", "job.projectedCost", "checkpoint.age",
-    "progress.eta", "progress.finish", "now", "age()", "sinceBest()",
-)  # fmt: skip
+_SOON = timedelta(milliseconds=100)
 
 
 @dataclass(slots=True)
 class Judgement:
-    """What follows from one look at a run."""
+    """What follows from one look at a run. Requests and notices always come with a decision."""
 
     decisions: list[Decision] = field(default_factory=list)
     requests: list[ActionRequest] = field(default_factory=list)
@@ -64,15 +57,6 @@ class Judgement:
         """Look again at a time, or earlier."""
         if self.wake_at is None or at < self.wake_at:
             self.wake_at = at
-
-
-@dataclass(frozen=True, slots=True)
-class _Looked:
-    """What one look at one rule gave."""
-
-    outcome: Outcome
-    variables: Mapping[str, CelValue | UnknownValueError]
-    windows: tuple[Window, ...]
 
 
 def judge(policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, now: datetime) -> Judgement:
@@ -86,378 +70,255 @@ def judge(policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, 
     """
     result = Judgement()
     scope = run.scope(now)
+    ended = run.facts.phase.ended
     due: list[Due] = []
+    if len(memory.policies) > len(policies):
+        memory.keep({policy.uid for policy in policies})
     for policy in policies:
-        if not selects(policy.policy, run.facts):
+        known = memory.policies.get(policy.uid)
+        engaged = known is not None and known.engaged
+        if ended or not selects(policy.policy, run.facts):
+            if engaged:
+                _leave(result, policy, run, memory, now)
             continue
-        variables: dict[str, CelValue | UnknownValueError] = {}
-        for name, expression in policy.variables:
-            outcome = expression.evaluate(scope, variables)
-            value = outcome.value
-            variables[name] = value if value is not None else UnknownValueError(outcome.unknown)
-        matches: bool | None = True
+        variables = variables_of(policy, scope) if policy.variables else {}
+        given: Outcome | None = None
         if policy.match is not None:
             matched = policy.match.evaluate(scope, variables)
-            matches = None if matched.value is None else bool(matched.value)
-            if matches is False and not _engaged(policy, memory):
+            if matched.value is False:
+                if engaged:
+                    _leave(result, policy, run, memory, now)
+                result.wake(now + _REST)
                 continue
+            if matched.value is None:
+                given = Outcome(None, f"match has no value: {matched.unknown}")
         for rule in policy.rules:
-            _look(result, due, policy, rule, run, memory, scope, variables, matches)
-    if due:
-        due.sort(key=lambda d: (d.step.type is ActionType.NOTIFY, d.step.type.rank))
-        for each in due:
-            _act(result, each, run, memory, scope)
+            state = memory.rule(policy.uid, rule.spec.name)
+            case = Case(policy, rule, state, run, scope)
+            _look(result, case, variables, given)
+            if state.firing_since is not None:
+                due += due_steps(case)
+            _plan_waking(result, rule, state, now)
+        if known is not None and len(known.rules) > len(policy.rules):
+            _drop_old_rules(policy, memory)
+    due.sort(key=lambda d: (d.step.type is ActionType.NOTIFY, d.step.type.rank))
+    for each in due:
+        _act(result, each, memory)
     return result
-
-
-def _engaged(policy: CompiledPolicy, memory: RunMemory) -> bool:
-    """Whether a rule of the policy is pending or firing for the job."""
-    known = memory.policies.get(policy.uid)
-    return known is not None and any(s.since is not None or s.firing_since is not None for s in known.rules.values())
-
-
-def _look(
-    result: Judgement,
-    due: list[Due],
-    policy: CompiledPolicy,
-    rule: CompiledRule,
-    run: RunState,
-    memory: RunMemory,
-    scope: RunScope,
-    variables: Mapping[str, CelValue | UnknownValueError],
-    matches: bool | None,
-) -> None:
-    state, spec, now = memory.rule(policy.uid, rule.spec.name), rule.spec, scope.now
-    if state.when != spec.when:
-        _begin_anew(state, spec.when)
-    if matches:
-        outcome = rule.when.evaluate(scope, variables)
-    elif matches is None:
-        outcome = Outcome(None, "match has no value")
-    else:
-        outcome = Outcome(False)
-    value = outcome.value if isinstance(outcome.value, bool) else None
-    before, fired_before = state.verdict, state.firing_since
-    verdict = advance(state, spec, value=value, now=now)
-    state.unknown = outcome.unknown
-    if verdict is not before:
-        quiet = {before, verdict} == {Verdict.UNKNOWN, Verdict.INACTIVE}
-        if verdict is Verdict.FIRING and fired_before is None:
-            begin_episode(run.facts.uid, policy, rule, state)
-        if not quiet:
-            looked = _Looked(outcome, variables, scope.windows())
-            decision = _verdict_decision(policy, rule, state, run, scope, looked)
-            result.decisions.append(decision)
-            if verdict is Verdict.RESOLVED:
-                _resolve(result, decision, policy, rule, state, run, now)
-        if verdict is Verdict.RESOLVED:
-            state.verdict = Verdict.INACTIVE
-    if state.firing_since is not None:
-        due += due_steps(policy, rule, state, now)
-    _plan_waking(result, rule, state, now)
-
-
-def _begin_anew(state: RuleState, when: str) -> None:
-    """The condition was edited: what was judged by the old one does not count; episodes go on being numbered."""
-    state.when = when
-    state.verdict = Verdict.UNKNOWN
-    state.since = state.paused = state.firing_since = state.last_true = None
-    state.steps = []
-
-
-def _plan_waking(result: Judgement, rule: CompiledRule, state: RuleState, now: datetime) -> None:
-    by_time = any(name.startswith(_BY_TIME) for name in rule.when.names)
-    result.wake(now + (_TICK if by_time else _REST))
-    if state.firing_since is not None:
-        if state.since is None and state.last_true is not None:
-            result.wake(max(state.last_true + rule.spec.keep_firing_for, now + _TICK / 10))
-        for step in state.steps:
-            if step.state is None and step.index < len(rule.spec.actions):
-                result.wake(max(due_at(state, rule.spec.actions[step.index]), now + _TICK / 10))
-            elif step.state is ActionState.WAITING:
-                result.wake(now + _TICK)
-    elif state.since is not None and state.paused is None:
-        result.wake(max(state.since + rule.spec.for_, now + _TICK / 10))
-
-
-def _act(result: Judgement, due: Due, run: RunState, memory: RunMemory, scope: RunScope) -> None:
-    now, step = scope.now, due.step
-    if step.type is ActionType.NOTIFY:
-        _notify(result, due, run, scope)
-        return
-    moved = move(due, run, memory, now)
-    if step.state is moved.state and step.reason == moved.reason:
-        return
-    _change(step, moved.state, moved.reason, moved.message, now)
-    decision = _action_decision(due.policy, due.rule, due.state, step, run, scope)
-    result.decisions.append(decision)
-    if moved.state is ActionState.REQUESTED:
-        result.requests.append(
-            ActionRequest(
-                action=action_of(due),
-                decision=decision,
-                newest_checkpoint=run.checkpoint(),
-                newest_checkpoint_age=run.checkpoint_age(now) if run.checkpoint() is not None else None,
-                reporting=run.reporting(),
-            )
-        )
-    elif moved.state is ActionState.REFUSED and moved.reason != "Covered":
-        _tell_outcome(result, decision, due.policy, due.rule, due.state, step, run, now)
-
-
-def _notify(result: Judgement, due: Due, run: RunState, scope: RunScope) -> None:
-    now, step = scope.now, due.step
-    if due.policy.ref.mode is Mode.ENFORCE:
-        until = waits_for(due, now)
-        if until is not None:
-            if step.state is None:
-                _change(step, ActionState.WAITING, "OtherAction", "waits for what is being done", now)
-            result.wake(until)
-            return
-    _change(step, ActionState.REQUESTED, "Due", "the message was requested", now)
-    decision = _action_decision(due.policy, due.rule, due.state, step, run, scope)
-    result.decisions.append(decision)
-    for other in due.state.steps:
-        if other.state is not None and other.state.final:
-            other.told = True
-    result.notices.append(
-        notice_of(
-            decision,
-            policy=due.policy,
-            rule=due.rule,
-            state=due.state,
-            run=run,
-            now=now,
-            about=step.id,
-            channels=due.spec.channels,
-            action_id=step.id,
-        )
-    )
-
-
-def _change(step: StepState, state: ActionState, reason: str, message: str, now: datetime) -> None:
-    step.state, step.reason, step.message, step.at = state, reason, message, now
-
-
-def _tell_outcome(
-    result: Judgement,
-    decision: Decision,
-    policy: CompiledPolicy,
-    rule: CompiledRule,
-    state: RuleState,
-    step: StepState,
-    run: RunState,
-    now: datetime,
-) -> None:
-    """Tell people how an action ended, unless a Notify step that waits for it will."""
-    if step.told or any(
-        other.type is ActionType.NOTIFY
-        and other.index < len(rule.spec.actions)
-        and other.state in (None, ActionState.WAITING)
-        and rule.spec.actions[other.index].after == rule.spec.actions[step.index].after
-        for other in state.steps
-    ):
-        return
-    step.told = True
-    result.notices.append(
-        notice_of(
-            decision,
-            policy=policy,
-            rule=rule,
-            state=state,
-            run=run,
-            now=now,
-            about=f"{step.id}/{step.state}",
-            channels=channels_of(rule),
-        )
-    )
-
-
-def _resolve(
-    result: Judgement,
-    decision: Decision,
-    policy: CompiledPolicy,
-    rule: CompiledRule,
-    state: RuleState,
-    run: RunState,
-    now: datetime,
-) -> None:
-    """The condition has ended: steps that have not begun will not; whoever was told of it is told."""
-    for step in state.steps:
-        if step.state in (None, ActionState.WAITING):
-            _change(step, ActionState.CANCELLED, "Resolved", "the condition ended before", now)
-    told = any(
-        s.type is ActionType.NOTIFY and s.state in (ActionState.REQUESTED, ActionState.DONE) for s in state.steps
-    )
-    ended = any(is_disruptive(s.type) and s.state is ActionState.DONE for s in state.steps)
-    if told and not ended:
-        result.notices.append(
-            notice_of(
-                decision,
-                policy=policy,
-                rule=rule,
-                state=state,
-                run=run,
-                now=now,
-                about="resolved",
-                channels=channels_of(rule),
-            )
-        )
 
 
 def apply_result(
     outcome: ActionResult, policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, now: datetime
 ) -> Judgement:
-    """Take what the executor, or the notifier, made of an action. A result that is known already changes nothing."""
+    """Take what the executor, or the notifier, made of an action. A result that is known already changes nothing.
+
+    A Notify that waited for the action goes out at once, so that it does not depend on another look at the run.
+    """
     result = Judgement()
+    found = _step_of(outcome.action_id, policies, memory)
+    if found is None:
+        return result
+    policy, rule, state, step = found
+    if step.state is outcome.state or (step.state is not None and step.state.final):
+        return result
+    step.proof = outcome.proof
+    step.resume_command = outcome.resume_command
+    case = Case(policy, rule, state, run, run.scope(now))
+    decision = _change(result, case, step, outcome.state, outcome.reason, outcome.message, at=outcome.time)
+    if step.type is not ActionType.NOTIFY and outcome.state.final:
+        if outcome.state is not ActionState.DONE or is_disruptive(step.type):
+            _tell_outcome(result, case, decision, step)
+        for due in list(due_steps(case)):
+            if due.step.type is ActionType.NOTIFY:
+                _notify(result, due)
+        if run.facts.phase.ended:
+            _leave(result, policy, run, memory, now)
+    result.wake(now)
+    return result
+
+
+def _step_of(
+    action_id: str, policies: Sequence[CompiledPolicy], memory: RunMemory
+) -> tuple[CompiledPolicy, CompiledRule, RuleState, StepState] | None:
     for policy in policies:
         known = memory.policies.get(policy.uid)
         for rule in policy.rules if known is not None else ():
             state = known.rules.get(rule.spec.name) if known is not None else None
             for step in state.steps if state is not None else ():
-                if step.id != outcome.action_id or state is None:
-                    continue
-                if (step.state is not None and step.state.final) or step.state is outcome.state:
-                    return result
-                _change(step, outcome.state, outcome.reason, outcome.message, outcome.time)
-                step.proof = outcome.proof
-                step.resume_command = outcome.resume_command
-                decision = _action_decision(policy, rule, state, step, run, run.scope(now), proof=outcome.proof)
-                result.decisions.append(decision)
-                bad = outcome.state in (ActionState.FAILED, ActionState.REFUSED)
-                done = is_disruptive(step.type) and outcome.state is ActionState.DONE
-                if step.type is not ActionType.NOTIFY and (bad or done):
-                    _tell_outcome(result, decision, policy, rule, state, step, run, now)
-                result.wake(now)
-                return result
-    return result
+                if step.id == action_id and state is not None:
+                    return policy, rule, state, step
+    return None
 
 
-def _verdict_decision(
-    policy: CompiledPolicy, rule: CompiledRule, state: RuleState, run: RunState, scope: RunScope, looked: _Looked
-) -> Decision:
-    verdict = state.verdict
-    reason = {
-        Verdict.PENDING: "ConditionTrue",
-        Verdict.FIRING: "ConditionHeld",
-        Verdict.RESOLVED: "ConditionEnded",
-        Verdict.INACTIVE: "ConditionFalse",
-        Verdict.UNKNOWN: "NoValue",
-    }[verdict]
-    outcome = looked.outcome
-    evidence = Evidence(
-        step=run.step(),
-        values={text: _evident(value) for text, value in outcome.used.items()},
-        windows=looked.windows,
-        unknown=outcome.unknown,
-        known_since=run.known_since,
+def _look(result: Judgement, case: Case, variables: Variables, given: Outcome | None) -> None:
+    """Evaluate one rule, unless its outcome is given, and tell when its verdict changes."""
+    rule, state = case.rule, case.state
+    if state.condition != rule.condition:
+        if state.engaged:
+            _end(result, case, "PolicyChanged", "the condition was edited and is judged anew")
+        state.condition, state.verdict = rule.condition, Verdict.UNKNOWN
+    outcome = rule.when.evaluate(case.scope, variables) if given is None else given
+    value = outcome.value if isinstance(outcome.value, bool) else None
+    before, was_engaged, was_firing = state.verdict, state.engaged, state.firing_since is not None
+    verdict = advance(state, rule.spec, value=value, now=case.now)
+    state.unknown = outcome.unknown
+    if verdict is before:
+        return
+    if verdict is Verdict.FIRING and not was_firing:
+        begin_episode(case)
+    if was_engaged or state.engaged or verdict is Verdict.RESOLVED:  # else it only became known, or unknown
+        decision = verdict_decision(case)
+        result.decisions.append(decision)
+        if verdict is Verdict.RESOLVED:
+            _resolve(result, case, decision)
+    if verdict is Verdict.RESOLVED:
+        state.verdict = Verdict.INACTIVE
+
+
+def _leave(result: Judgement, policy: CompiledPolicy, run: RunState, memory: RunMemory, now: datetime) -> None:
+    """The policy is not for the run any more, or the run has ended: end what goes on.
+
+    What is being done goes on to its own end, and so does the message that waits for it.
+    """
+    phase, scope = run.facts.phase, run.scope(now)
+    reason, message = "NotSelected", "the policy is not for this run any more"
+    if phase.ended:
+        reason, message = "JobEnded", f"the job is {phase.value}"
+    for rule in policy.rules:
+        state = memory.rule(policy.uid, rule.spec.name)
+        if not state.engaged:
+            continue
+        case = Case(policy, rule, state, run, scope)
+        if any(step.busy and step.type is not ActionType.NOTIFY for step in state.steps):
+            result.wake(now + _REST)
+            continue
+        for due in list(due_steps(case)):
+            if due.step.type is ActionType.NOTIFY and due.step.state is ActionState.WAITING:
+                _notify(result, due)
+        _end(result, case, reason, message)
+
+
+def _end(result: Judgement, case: Case, reason: str, message: str) -> None:
+    """End a pending or firing rule for a reason other than its condition."""
+    state = case.state
+    state.verdict = Verdict.INACTIVE if state.firing_since is None else Verdict.RESOLVED
+    state.since = state.paused = state.firing_since = state.last_true = None
+    result.decisions.append(
+        verdict_decision(case, reason=reason, message=f"{case.rule.spec.name} has ended: {message}")
     )
-    message = message_of(rule, scope, looked.variables, outcome)
-    if verdict is Verdict.UNKNOWN:
-        message = f"no verdict: {outcome.unknown}"
-    elif verdict in (Verdict.RESOLVED, Verdict.INACTIVE):
-        message = f"the condition has ended: {_values(outcome) or rule.spec.when}"
-    return _decision(policy, rule, state, run, scope, reason, message, evidence)
+    _cancel(result, case, reason, message)
+    state.verdict = Verdict.INACTIVE
 
 
-def message_of(
-    rule: CompiledRule,
-    scope: RunScope,
-    variables: Mapping[str, CelValue | UnknownValueError],
-    outcome: Outcome,
-) -> str:
-    """The rule's own sentence; without one, or when it has no value, one made from the values."""
-    if rule.message is not None:
-        text = rule.message.evaluate(scope, variables).value
-        if isinstance(text, str) and text.strip():
-            return text
-    values = _values(outcome)
-    return f"{rule.spec.name}: {values}" if values else f"{rule.spec.name}: {rule.spec.when}"
+def _cancel(result: Judgement, case: Case, reason: str, message: str) -> None:
+    for step in case.state.steps:
+        if step.open:
+            _change(result, case, step, ActionState.CANCELLED, reason, message)
 
 
-def _values(outcome: Outcome) -> str:
-    return ", ".join(f"{text} is {_spoken(value)}" for text, value in outcome.used.items())
+def _resolve(result: Judgement, case: Case, decision: Decision) -> None:
+    """The condition has ended: steps that have not begun will not; whoever was told of it is told."""
+    _cancel(result, case, "Resolved", "the condition ended before")
+    steps = case.state.steps
+    told = any(s.type is ActionType.NOTIFY and (s.busy or s.state is ActionState.DONE) for s in steps)
+    ended = any(is_disruptive(s.type) and (s.busy or s.state is ActionState.DONE) for s in steps)
+    if told and not ended:
+        result.notices.append(notice_of(case, decision, about="resolved", channels=channels_of(case.rule)))
 
 
-def _spoken(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, timedelta):
-        return human_duration(value)
-    if isinstance(value, int | float):
-        return human_number(value)
-    return str(_evident(value))
+def _plan_waking(result: Judgement, rule: CompiledRule, state: RuleState, now: datetime) -> None:
+    result.wake(now + (_TICK if rule.by_time else _REST))
+    if state.firing_since is not None:
+        if state.since is None and state.last_true is not None:
+            result.wake(max(state.last_true + rule.spec.keep_firing_for, now + _SOON))
+        for step in state.steps:
+            if step.state is None and is_spec_of(step, rule):
+                result.wake(max(due_at(state, rule.spec.actions[step.index]), now + _SOON))
+            elif step.state is ActionState.WAITING:
+                result.wake(now + _TICK)
+    elif state.since is not None and state.paused is None:
+        result.wake(max(state.since + rule.spec.for_, now + _SOON))
 
 
-def _evident(value: Any) -> Value:
-    if isinstance(value, timedelta):
-        return human_duration(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={item}" for key, item in value.items())
-    return value  # type: ignore[no-any-return]
+def _drop_old_rules(policy: CompiledPolicy, memory: RunMemory) -> None:
+    """Forget rules that an edit of the policy took away."""
+    rules = memory.policies[policy.uid].rules
+    names = {rule.spec.name for rule in policy.rules}
+    for name in [name for name in rules if name not in names]:
+        del rules[name]
 
 
-def _action_decision(
-    policy: CompiledPolicy,
-    rule: CompiledRule,
-    state: RuleState,
-    step: StepState,
-    run: RunState,
-    scope: RunScope,
-    proof: Proof | None = None,
-) -> Decision:
-    """A decision that says what became of an action, with the values that the condition has now."""
-    due = Due(policy, rule, state, step)
-    variables: dict[str, CelValue | UnknownValueError] = {}
-    for name, expression in policy.variables:
-        known = expression.evaluate(scope, variables)
-        variables[name] = known.value if known.value is not None else UnknownValueError(known.unknown)
-    outcome = rule.when.evaluate(scope, variables)
-    evidence = Evidence(
-        step=run.step(),
-        values={text: _evident(value) for text, value in outcome.used.items()},
-        windows=scope.windows(),
-        unknown=outcome.unknown,
-        known_since=run.known_since,
-    )
-    message = step.message
+def _act(result: Judgement, due: Due, memory: RunMemory) -> None:
+    case, step = due.case, due.step
     if step.type is ActionType.NOTIFY:
-        message = message_of(rule, scope, variables, outcome)
-    decision = _decision(policy, rule, state, run, scope, step.reason, message, evidence)
-    fields = {name: getattr(decision, name) for name in decision.__struct_fields__}
-    fields |= {
-        "id": derived_id("decision", step.id, step.state, step.reason),
-        "action": action_of(due) if step.index < len(rule.spec.actions) else None,
-        "action_state": step.state,
-        "proof": proof,
-    }
-    return Decision(**fields)
+        _notify(result, due)
+        return
+    moved = move(due, memory)
+    if step.state is moved.state and step.reason == moved.reason:
+        return
+    decision = _change(result, case, step, moved.state, moved.reason, moved.message)
+    if moved.state is ActionState.REQUESTED:
+        run, checkpoint = case.run, case.run.checkpoint()
+        result.requests.append(
+            ActionRequest(
+                action=action_of(due),
+                decision=decision,
+                newest_checkpoint=checkpoint,
+                newest_checkpoint_age=run.checkpoint_age(case.now) if checkpoint is not None else None,
+                reporting=run.reporting(),
+            )
+        )
+    elif moved.state is ActionState.REFUSED and moved.reason not in QUIET_REFUSALS:
+        _tell_outcome(result, case, decision, step)
 
 
-def _decision(
-    policy: CompiledPolicy,
-    rule: CompiledRule,
-    state: RuleState,
-    run: RunState,
-    scope: RunScope,
+def _notify(result: Judgement, due: Due) -> None:
+    """Send a Notify step's message, once what is done at the same time has its outcome."""
+    case, step = due.case, due.step
+    if case.policy.ref.mode is Mode.ENFORCE:
+        until = waits_for(due)
+        if until is not None:
+            if step.state is None:
+                _change(result, case, step, ActionState.WAITING, "OtherAction", "waits for what is being done")
+            result.wake(until)
+            return
+    decision = _change(result, case, step, ActionState.REQUESTED, "Due", "")
+    for other in case.state.steps:
+        if other.state is not None and other.state.final:
+            other.told = True
+    result.notices.append(
+        notice_of(case, decision, about=step.id, channels=due.spec.channels, action_id=step.id),
+    )
+
+
+def _tell_outcome(result: Judgement, case: Case, decision: Decision, step: StepState) -> None:
+    """Tell people how an action ended, unless a Notify step that waits for it will."""
+    rule, state = case.rule, case.state
+    if step.told or case.policy.ref.mode is Mode.AUDIT:
+        return
+    if state.firing_since is not None and is_spec_of(step, rule):
+        after = rule.spec.actions[step.index].after
+        for other in state.steps:
+            notifies = other.type is ActionType.NOTIFY and other.open and is_spec_of(other, rule)
+            if notifies and rule.spec.actions[other.index].after == after:
+                return
+    step.told = True
+    about = f"{step.id}/{step.state}"
+    result.notices.append(notice_of(case, decision, about=about, channels=channels_of(rule)))
+
+
+def _change(
+    result: Judgement,
+    case: Case,
+    step: StepState,
+    state: ActionState,
     reason: str,
     message: str,
-    evidence: Evidence,
+    *,
+    at: datetime | None = None,
 ) -> Decision:
-    state.changes += 1
-    ref = run.ref()
-    return Decision(
-        id=derived_id("decision", ref.uid, policy.uid, rule.spec.name, state.changes, state.verdict),
-        time=scope.now,
-        run=ref,
-        policy=policy.ref,
-        rule=rule.spec.name,
-        verdict=state.verdict,
-        severity=rule.spec.severity,
-        reason=reason,
-        message=message,
-        evidence=evidence,
-        episode=state.episode,
-    )
+    step.state, step.reason, step.message, step.at = state, reason, message, at or case.now
+    action = action_of(Due(case, step)) if is_spec_of(step, case.rule) else None
+    decision = action_decision(case, step, action)
+    result.decisions.append(decision)
+    return decision

@@ -6,31 +6,46 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from trainwarden.policies.compiling import CompiledPolicy, CompiledRule
+from trainwarden.policies.compiling import CompiledRule
 from trainwarden.policies.decision import Action, ActionState, ActionType, Mode
+from trainwarden.policies.explaining import Case
 from trainwarden.policies.facts import JobPhase
 from trainwarden.policies.memory import RuleState, RunMemory, StepState, derived_id
 from trainwarden.policies.models import ActionSpec, OnExpiry
-from trainwarden.policies.run import RunState
 
-__all__ = ["Due", "Move", "action_of", "begin_episode", "due_at", "due_steps", "is_disruptive", "move", "waits_for"]
+__all__ = [
+    "QUIET_REFUSALS",
+    "Due",
+    "Move",
+    "action_of",
+    "begin_episode",
+    "due_at",
+    "due_steps",
+    "is_disruptive",
+    "is_spec_of",
+    "move",
+    "waits_for",
+]
+
+QUIET_REFUSALS = frozenset({"AlreadySuspended", "Covered"})
+"""Reasons of a refusal that is no news to people: what the step wanted has happened, or is happening."""
 
 _MARGIN = timedelta(seconds=90)  # beyond a checkpoint's timeout: stopping, and the way back of the result
+_AUDIT = "Audit"
+_MOST_BUSY = 8  # steps of earlier episodes that are still being done
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
     """A step whose time has come."""
 
-    policy: CompiledPolicy
-    rule: CompiledRule
-    state: RuleState
+    case: Case
     step: StepState
 
     @property
     def spec(self) -> ActionSpec:
         """The step as written."""
-        return self.rule.spec.actions[self.step.index]
+        return self.case.rule.spec.actions[self.step.index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +59,28 @@ class Move:
 
 def is_disruptive(type_: ActionType) -> bool:
     """Whether an action ends the training's processes."""
-    return type_.rank >= ActionType.SUSPEND.rank
+    return type_ in (ActionType.SUSPEND, ActionType.STOP, ActionType.DELETE)
 
 
-def begin_episode(job_uid: str, policy: CompiledPolicy, rule: CompiledRule, state: RuleState) -> None:
-    """Lay out the ladder of a rule that has begun to fire. Ids don't depend on the policy's generation."""
-    state.steps = [
+def is_spec_of(step: StepState, rule: CompiledRule) -> bool:
+    """Whether the step is still written in the policy, which may have been edited while the rule fired."""
+    return step.index < len(rule.spec.actions) and rule.spec.actions[step.index].type is step.type
+
+
+def begin_episode(case: Case) -> None:
+    """Lay out the ladder of a rule that has begun to fire. Ids don't depend on the policy's generation.
+
+    What is still being done from an episode before stays, so that it is not begun a second time beside it.
+    """
+    state, name = case.state, case.rule.spec.name
+    busy = [step for step in state.steps if step.busy][-_MOST_BUSY:]
+    state.steps = busy + [
         StepState(
-            id=derived_id("action", job_uid, policy.uid, rule.spec.name, state.episode, index, spec.type),
+            id=derived_id("action", case.run.facts.uid, case.policy.uid, name, state.episode, index, spec.type),
             type=spec.type,
             index=index,
         )
-        for index, spec in enumerate(rule.spec.actions)
+        for index, spec in enumerate(case.rule.spec.actions)
     ]
 
 
@@ -65,39 +90,44 @@ def due_at(state: RuleState, spec: ActionSpec) -> datetime:
     return state.firing_since + spec.after
 
 
-def due_steps(policy: CompiledPolicy, rule: CompiledRule, state: RuleState, now: datetime) -> Iterator[Due]:
-    """Steps that may begin, or wait to."""
+def due_steps(case: Case) -> Iterator[Due]:
+    """Steps that may begin, or wait to; those that Audit only spoke of, once the policy is in Enforce."""
+    state = case.state
     if state.firing_since is None:
         return
+    enforced = case.policy.ref.mode is Mode.ENFORCE
     for step in state.steps:
-        if step.index >= len(rule.spec.actions) or rule.spec.actions[step.index].type is not step.type:
-            continue  # the policy was edited while the rule fired
-        if step.state in (None, ActionState.WAITING) and now >= due_at(state, rule.spec.actions[step.index]):
-            yield Due(policy, rule, state, step)
+        spoken_of = step.state is ActionState.WOULD_ACT and step.reason == _AUDIT  # here, not by an executor's brake
+        if not (step.open or (enforced and spoken_of)) or not is_spec_of(step, case.rule):
+            continue
+        if case.now >= due_at(state, case.rule.spec.actions[step.index]):
+            yield Due(case, step)
 
 
-def waits_for(due: Due, now: datetime) -> datetime | None:
-    """Until when a Notify waits for the outcome of steps that are due with it, so that there is one message."""
-    spec, latest = due.spec, None
-    for other in due.state.steps:
-        other_spec = due.rule.spec.actions[other.index]
-        if other.type is ActionType.NOTIFY or other_spec.after != spec.after:
+def waits_for(due: Due) -> datetime | None:
+    """Until when a Notify waits for the outcome of steps that are due with it, so that there is one message.
+
+    It does not wait for a step that a person must approve, or that a protection holds back.
+    """
+    spec, rule, state = due.spec, due.case.rule, due.case.state
+    latest: datetime | None = None
+    for other in state.steps:
+        if other.type is ActionType.NOTIFY or not is_spec_of(other, rule):
+            continue
+        other_spec = rule.spec.actions[other.index]
+        if other_spec.after != spec.after or other.reason in ("Approval", "YoungRun"):
             continue
         if other.state is None or not other.state.final:
-            until = due_at(due.state, spec) + other_spec.timeout + _MARGIN
+            until = due_at(state, spec) + other_spec.timeout + _MARGIN
             latest = until if latest is None else max(latest, until)
-    return latest if latest is not None and latest > now else None
+    return latest if latest is not None and latest > due.case.now else None
 
 
-def move(due: Due, run: RunState, memory: RunMemory, now: datetime) -> Move:
+def move(due: Due, memory: RunMemory) -> Move:
     """Decide about a due step that is not a Notify."""
-    spec, protections = due.spec, due.policy.policy.spec.protections
-    if due.policy.ref.mode is Mode.AUDIT:
-        return Move(ActionState.WOULD_ACT, "Audit", f"{spec.type} would have been done; the policy is in Audit mode")
-    phase = run.facts.phase
-    if phase.ended:
-        return Move(ActionState.REFUSED, "JobEnded", f"the job is {phase} already")
-    if phase is JobPhase.SUSPENDED and spec.type in (ActionType.SUSPEND, ActionType.CHECKPOINT):
+    spec, run, now = due.spec, due.case.run, due.case.now
+    protections = due.case.policy.policy.spec.protections
+    if run.facts.phase is JobPhase.SUSPENDED and spec.type is not ActionType.DELETE:
         return Move(ActionState.REFUSED, "AlreadySuspended", "the job is suspended already")
     if is_disruptive(spec.type):
         percent = run.percent()
@@ -110,38 +140,51 @@ def move(due: Due, run: RunState, memory: RunMemory, now: datetime) -> Move:
         young = protections.min_running_for - timedelta(seconds=run.running_seconds(now))
         if young > timedelta(0):
             return Move(ActionState.WAITING, "YoungRun", "the run is protected until it has run long enough")
-    other = _in_progress(memory, due.step)
-    if other is not None:
-        where, step = other
-        if step.type.rank >= spec.type.rank:
-            return Move(ActionState.REFUSED, "Covered", f"{step.type} of {where} is already being done")
-        return Move(ActionState.WAITING, "OtherAction", f"waits for {step.type} of {where}")
-    return _approved(due, now) or Move(ActionState.REQUESTED, "Due", f"{spec.type} was requested")
+    if due.case.policy.ref.mode is Mode.AUDIT:
+        return Move(
+            ActionState.WOULD_ACT, _AUDIT, f"{spec.type.value} would have been done; the policy is in Audit mode"
+        )
+    return (
+        _in_turn(due, memory)
+        or _approved(due)
+        or Move(ActionState.REQUESTED, "Due", f"{spec.type.value} was requested")
+    )
 
 
-def _approved(due: Due, now: datetime) -> Move | None:
-    """Why a step waits for a person, or was not agreed to; None when it may go on."""
-    approval = due.spec.approval
-    if approval is None or not approval.required:
+def _in_turn(due: Due, memory: RunMemory) -> Move | None:
+    """Why a step waits for another action of the job, or is not needed beside it; None when it may go on."""
+    type_, mine = due.spec.type, due.step
+    for name, step in _other_steps(memory, mine):
+        enough = is_disruptive(step.type) and step.state is ActionState.DONE and step.at is not None
+        if enough and mine.reason == "OtherAction" and mine.at is not None and step.at and step.at >= mine.at:
+            return Move(ActionState.REFUSED, "Covered", f"{step.type.value} of rule {name} was done and is enough")
+    busy = [(step.type.rank, name, step) for name, step in _other_steps(memory, mine) if step.busy]
+    if not busy:
         return None
-    if now < due_at(due.state, due.spec) + approval.expires_after:
-        return Move(ActionState.WAITING, "Approval", f"{due.spec.type} waits for an approval")
-    if approval.on_expiry is OnExpiry.ALLOW:
-        return None
-    return Move(ActionState.REFUSED, "ApprovalExpired", f"nobody approved {due.spec.type} in time")
+    rank, name, step = max(busy, key=lambda each: each[0])
+    if rank >= type_.rank:
+        return Move(ActionState.REFUSED, "Covered", f"{step.type.value} of rule {name} is already being done")
+    return Move(ActionState.WAITING, "OtherAction", f"waits for {step.type.value} of rule {name}")
 
 
-def _in_progress(memory: RunMemory, mine: StepState) -> tuple[str, StepState] | None:
-    """The most destructive other action of the job that is being done, and whose it is."""
-    found: tuple[str, StepState] | None = None
+def _other_steps(memory: RunMemory, mine: StepState) -> Iterator[tuple[str, StepState]]:
     for policy in memory.policies.values():
         for name, state in policy.rules.items():
             for step in state.steps:
-                busy = step.state in (ActionState.REQUESTED, ActionState.IN_PROGRESS)
-                other = busy and step.type is not ActionType.NOTIFY and step.id != mine.id
-                if other and (found is None or step.type.rank > found[1].type.rank):
-                    found = (f"rule {name}", step)
-    return found
+                if step.type is not ActionType.NOTIFY and step.id != mine.id:
+                    yield name, step
+
+
+def _approved(due: Due) -> Move | None:
+    """Why a step waits for a person, or was not agreed to; None when it may go on."""
+    approval, name = due.spec.approval, due.spec.type.value
+    if approval is None or not approval.required:
+        return None
+    if due.case.now < due_at(due.case.state, due.spec) + approval.expires_after:
+        return Move(ActionState.WAITING, "Approval", f"{name} waits for an approval")
+    if approval.on_expiry is OnExpiry.ALLOW:
+        return None
+    return Move(ActionState.REFUSED, "ApprovalExpired", f"nobody approved {name} in time")
 
 
 def action_of(due: Due) -> Action:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from datetime import datetime
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 from trainwarden.policies.decision import ActionState, ActionType, Proof, Verdict
 
 __all__ = ["PolicyMemory", "RuleState", "RunMemory", "StepState", "derived_id", "forget"]
+
+_MOST_GONE = 32
 
 
 class StepState(msgspec.Struct, rename="camel"):
@@ -25,6 +28,17 @@ class StepState(msgspec.Struct, rename="camel"):
     proof: Proof | None = None
     resume_command: str = ""
     told: bool = False  # a message to people has its outcome
+    changes: int = 0  # decisions made of it, so that each has an id of its own
+
+    @property
+    def open(self) -> bool:
+        """Whether the step has not begun."""
+        return self.state is None or self.state is ActionState.WAITING
+
+    @property
+    def busy(self) -> bool:
+        """Whether the step is being done."""
+        return self.state is ActionState.REQUESTED or self.state is ActionState.IN_PROGRESS
 
 
 class RuleState(msgspec.Struct, rename="camel"):
@@ -38,9 +52,14 @@ class RuleState(msgspec.Struct, rename="camel"):
     last_true: datetime | None = None
     episode: int = 0  # times it has begun to fire
     changes: int = 0  # decisions made, so that each has an id of its own
-    when: str = ""  # the condition it was judged by
+    condition: str = ""  # that it was judged by, as written
     unknown: str = ""  # why it has no value now
     steps: list[StepState] = []
+
+    @property
+    def engaged(self) -> bool:
+        """Whether the rule is pending or firing."""
+        return self.since is not None or self.firing_since is not None
 
 
 class PolicyMemory(msgspec.Struct, rename="camel"):
@@ -48,11 +67,25 @@ class PolicyMemory(msgspec.Struct, rename="camel"):
 
     rules: dict[str, RuleState] = {}
 
+    @property
+    def engaged(self) -> bool:
+        """Whether a rule is pending or firing."""
+        return any(state.engaged for state in self.rules.values())
+
 
 class RunMemory(msgspec.Struct, rename="camel"):
     """All policies of one job, by uid."""
 
     policies: dict[str, PolicyMemory] = {}
+
+    def keep(self, policies: Collection[str]) -> None:
+        """Drop the oldest policies that are not among these, once there are many.
+
+        A policy that can't be used for a while, since an edit broke it, is not among them and is still known later.
+        """
+        gone = [uid for uid in self.policies if uid not in policies]
+        for uid in gone[: max(len(gone) - _MOST_GONE, 0)]:
+            del self.policies[uid]
 
     def rule(self, policy: str, name: str) -> RuleState:
         """State of a rule; a new one when it is not known yet."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from trainwarden.policies.compiling import CompiledPolicy, CompiledRule
+from trainwarden.policies.compiling import CompiledRule
 from trainwarden.policies.decision import ActionState, ActionType, Decision, Proof
-from trainwarden.policies.ladder import due_at, is_disruptive
+from trainwarden.policies.explaining import Case
+from trainwarden.policies.ladder import due_at, is_disruptive, is_spec_of
 from trainwarden.policies.memory import RuleState, StepState, derived_id
 from trainwarden.policies.notice import Curve, Notice, Outcome
 from trainwarden.policies.run import RunState
@@ -25,25 +24,15 @@ def channels_of(rule: CompiledRule) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def notice_of(
-    decision: Decision,
-    *,
-    policy: CompiledPolicy,
-    rule: CompiledRule,
-    state: RuleState,
-    run: RunState,
-    now: datetime,
-    about: str,
-    channels: tuple[str, ...],
-    action_id: str = "",
-) -> Notice:
+def notice_of(case: Case, decision: Decision, *, about: str, channels: tuple[str, ...], action_id: str = "") -> Notice:
     """Put together one message. `about` makes its id differ from other messages of the incident."""
+    policy, rule, state, run, now = case.policy, case.rule, case.state, case.run, case.now
     incident = incident_id(run.facts.uid, policy.uid, rule.spec.name, state.episode)
-    ended = next((s for s in state.steps if is_disruptive(s.type) and s.state is ActionState.DONE), None)
+    ended = any(is_disruptive(s.type) and s.state in (ActionState.DONE, ActionState.WOULD_ACT) for s in state.steps)
     proof = _proof(state) or decision.proof or run.checkpoint()
     age = run.checkpoint_age(now)
     eta = run.eta_seconds(now)
-    if eta is None and ended is not None:
+    if eta is None and ended:
         eta = _left(run)
     price = run.facts.price_per_hour
     return Notice(
@@ -61,8 +50,8 @@ def notice_of(
         eta_seconds=eta,
         running_seconds=run.running_seconds(now),
         cost=run.cost(now),
-        saved_seconds=eta if ended is not None else None,
-        saved_cost=price * eta / 3600 if ended is not None and price is not None and eta is not None else None,
+        saved_seconds=eta if ended else None,
+        saved_cost=price * eta / 3600 if ended and price is not None and eta is not None else None,
         resume_command=next((step.resume_command for step in state.steps if step.resume_command), ""),
         action_id=action_id,
     )
@@ -83,7 +72,7 @@ def _proof(state: RuleState) -> Proof | None:
 
 def _outcome(step: StepState, rule: CompiledRule, state: RuleState) -> Outcome:
     if step.state is None:
-        planned = step.index < len(rule.spec.actions) and state.firing_since is not None
+        planned = is_spec_of(step, rule) and state.firing_since is not None
         at = due_at(state, rule.spec.actions[step.index]) if planned else None
         return Outcome(action=step.type.value, state="Planned", at=at)
     return Outcome(action=step.type.value, state=step.state.value, message=step.message, at=step.at)
