@@ -193,7 +193,7 @@ def _leave(result: Judgement, policy: CompiledPolicy, run: RunState, memory: Run
             result.wake(now + _REST)
             continue
         for due in list(due_steps(case)):
-            if due.step.type is ActionType.NOTIFY and due.step.state is ActionState.WAITING:
+            if due.step.type is ActionType.NOTIFY and due.step.state is not None:
                 _notify(result, due)
         _end(result, case, reason, message)
 
@@ -234,7 +234,7 @@ def _plan_waking(result: Judgement, rule: CompiledRule, state: RuleState, now: d
         for step in state.steps:
             if step.state is None and is_spec_of(step, rule):
                 result.wake(max(due_at(state, rule.spec.actions[step.index]), now + _SOON))
-            elif step.state is ActionState.WAITING:
+            elif step.open and step.state is not None:
                 result.wake(now + _TICK)
     elif state.since is not None and state.paused is None:
         result.wake(max(state.since + rule.spec.for_, now + _SOON))
@@ -318,6 +318,7 @@ def _change(
     at: datetime | None = None,
 ) -> Decision:
     step.state, step.reason, step.message, step.at = state, reason, message, at or case.now
+    step.requested |= state is ActionState.REQUESTED
     action = action_of(Due(case, step)) if is_spec_of(step, case.rule) else None
     decision = action_decision(case, step, action)
     result.decisions.append(decision)

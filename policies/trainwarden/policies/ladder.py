@@ -31,7 +31,6 @@ QUIET_REFUSALS = frozenset({"AlreadySuspended", "Covered"})
 """Reasons of a refusal that is no news to people: what the step wanted has happened, or is happening."""
 
 _MARGIN = timedelta(seconds=90)  # beyond a checkpoint's timeout: stopping, and the way back of the result
-_AUDIT = "Audit"
 _MOST_BUSY = 8  # steps of earlier episodes that are still being done
 
 
@@ -97,7 +96,7 @@ def due_steps(case: Case) -> Iterator[Due]:
         return
     enforced = case.policy.ref.mode is Mode.ENFORCE
     for step in state.steps:
-        spoken_of = step.state is ActionState.WOULD_ACT and step.reason == _AUDIT  # here, not by an executor's brake
+        spoken_of = step.state is ActionState.WOULD_ACT and not step.requested
         if not (step.open or (enforced and spoken_of)) or not is_spec_of(step, case.rule):
             continue
         if case.now >= due_at(state, case.rule.spec.actions[step.index]):
@@ -142,7 +141,7 @@ def move(due: Due, memory: RunMemory) -> Move:
             return Move(ActionState.WAITING, "YoungRun", "the run is protected until it has run long enough")
     if due.case.policy.ref.mode is Mode.AUDIT:
         return Move(
-            ActionState.WOULD_ACT, _AUDIT, f"{spec.type.value} would have been done; the policy is in Audit mode"
+            ActionState.WOULD_ACT, "Audit", f"{spec.type.value} would have been done; the policy is in Audit mode"
         )
     return (
         _in_turn(due, memory)

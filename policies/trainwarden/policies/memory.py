@@ -29,16 +29,17 @@ class StepState(msgspec.Struct, rename="camel"):
     resume_command: str = ""
     told: bool = False  # a message to people has its outcome
     changes: int = 0  # decisions made of it, so that each has an id of its own
+    requested: bool = False  # it is in the hands of executor or notifier, whatever they say of it
 
     @property
     def open(self) -> bool:
         """Whether the step has not begun."""
-        return self.state is None or self.state is ActionState.WAITING
+        return not self.requested and (self.state is None or self.state is ActionState.WAITING)
 
     @property
     def busy(self) -> bool:
         """Whether the step is being done."""
-        return self.state is ActionState.REQUESTED or self.state is ActionState.IN_PROGRESS
+        return self.requested and self.state is not None and not self.state.final
 
 
 class RuleState(msgspec.Struct, rename="camel"):
