@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 __all__ = ["DURATION_PATTERN", "Duration", "duration_text", "parse_duration"]
 
 DURATION_PATTERN = r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$"
-_PARTS = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,8})h)?(?:(\d{1,9})m)?(?:(\d{1,10})s)?\Z")
+_PARTS = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,8})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,10})s)?\Z")
+_LONGEST = timedelta(days=3650)
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -28,7 +29,10 @@ def parse_duration(text: object) -> timedelta:
     found = _PARTS.match(text) if isinstance(text, str) and text else None
     if found is None:
         raise ValueError(f"{text!r} is not a duration; write one such as 90s, 10m, 1h30m or 2d")
-    return timedelta(seconds=sum(int(n or 0) * size for n, (_, size) in zip(found.groups(), _UNITS, strict=True)))
+    length = timedelta(seconds=sum(int(n or 0) * size for n, (_, size) in zip(found.groups(), _UNITS, strict=True)))
+    if length > _LONGEST:
+        raise ValueError(f"{text!r} is longer than ten years; write at most {_LONGEST.days}d")
+    return length
 
 
 def duration_text(length: timedelta) -> str:

@@ -17,7 +17,7 @@ from trainwarden.policies.models import (
     Policy,
     TrainingPolicy,
 )
-from trainwarden.policies.problems import Problem
+from trainwarden.policies.problems import PolicyInvalidError, Problem
 
 __all__ = ["MOST_BYTES", "Loaded", "Place", "load_policies", "policy_from_body"]
 
@@ -103,8 +103,6 @@ def policy_from_body(body: Mapping[str, Any], *, source: str = "") -> Policy:
     Raises:
         PolicyInvalidError: It is not a valid policy.
     """
-    from trainwarden.policies.problems import PolicyInvalidError
-
     policy, problems = _validated(body, {}, source)
     if policy is None:
         raise PolicyInvalidError(problems)
@@ -205,12 +203,12 @@ def _told(detail: Any, model: type[BaseModel]) -> tuple[Path, str, str]:
         return path, "it is missing", "add it"
     if kind == "value_error":
         found, _, remedy = str(context.get("error", detail["msg"])).partition("; ")
-        return path, found, remedy or "see docs/policies.md"
+        return path, found, remedy or "docs/policies.md says what is right"
     if kind == "too_short":
         return path, "an empty list", f"write at least {context['min_length']}"
     if kind == "too_long":
         return path, f"{context['actual_length']} items", f"at most {context['max_length']} are right"
-    shown = repr(given) if isinstance(given, str | int | float | bool | None) else f"a {_yaml_type(given)}"
+    shown = repr(given) if isinstance(given, str | int | float) else _yaml_type(given)
     if kind == "enum" or kind == "literal_error":
         expected = str(context.get("expected", "")).replace("'", "")
         choices = expected.replace(" or ", ", ").split(", ")
@@ -218,8 +216,10 @@ def _told(detail: Any, model: type[BaseModel]) -> tuple[Path, str, str]:
             return path, f"the bool {shown}", f'write "{given}" in quotes'
         return path, shown[:80], _close(str(given), choices) or f"{expected} is right"
     if kind == "string_type":
-        hint = f'write "{given}" in quotes' if isinstance(given, int | float | bool) else "a text is right"
+        hint = "put it in quotes" if isinstance(given, int | float | bool) else "a text is right"
         return path, f"{shown} of type {_yaml_type(given)}", hint
+    if kind in ("dict_type", "model_type", "tuple_type"):
+        return path, shown[:80], "a list is right" if kind == "tuple_type" else "a mapping of names to values is right"
     if kind == "string_pattern_mismatch":
         return path, shown[:80], f"letters, digits, '-', '_' and '.' are right ({context['pattern']})"
     return path, shown[:80], detail["msg"][:1].lower() + detail["msg"][1:]
