@@ -13,7 +13,7 @@ from tests.policies.judging import moment
 from trainwarden.policies.decision import Verdict
 from trainwarden.policies.memory import RuleState
 from trainwarden.policies.models import Rule
-from trainwarden.policies.rules import advance
+from trainwarden.policies.rules import advance, stand_still
 
 
 def rule(**fields: str) -> Rule:
@@ -145,3 +145,15 @@ def test_as_if_unknown_time_had_been_cut_out(steps: list[tuple[int, bool | None]
 
 def test_durations_of_a_rule_are_timedeltas() -> None:
     assert rule(**{"for": "1h30m"}).for_ == timedelta(minutes=90)
+
+
+@pytest.mark.parametrize("at", [5, 15], ids=["clock went back", "later"])
+def test_standing_still_is_what_advance_does(at: int) -> None:
+    states = RuleState(), RuleState()
+    for state in states:
+        advance(state, rule(), value=False, now=moment(10))
+
+    stand_still(states[0], moment(at))
+    advance(states[1], rule(), value=False, now=moment(at))
+
+    assert states[0] == states[1]

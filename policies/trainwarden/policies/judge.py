@@ -16,7 +16,7 @@ from trainwarden.policies.decision import (
     Mode,
     Verdict,
 )
-from trainwarden.policies.explaining import Case, Variables, action_decision, variables_of, verdict_decision
+from trainwarden.policies.explaining import Case, action_decision, variables_of, verdict_decision
 from trainwarden.policies.expressions.protocol import Outcome
 from trainwarden.policies.ladder import (
     QUIET_REFUSALS,
@@ -33,7 +33,7 @@ from trainwarden.policies.ladder import (
 from trainwarden.policies.memory import RuleState, RunMemory, StepState
 from trainwarden.policies.notice import Notice
 from trainwarden.policies.notices import channels_of, notice_of
-from trainwarden.policies.rules import advance
+from trainwarden.policies.rules import advance, stand_still
 from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
 
@@ -72,13 +72,13 @@ def judge(policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, 
     scope = run.scope(now)
     ended = run.facts.phase.ended
     due: list[Due] = []
+    judged = by_time = False
     if len(memory.policies) > len(policies):
         memory.keep({policy.uid for policy in policies})
     for policy in policies:
         known = memory.policies.get(policy.uid)
-        engaged = known is not None and known.engaged
         if ended or not selects(policy.policy, run.facts):
-            if engaged:
+            if known is not None and known.engaged:
                 _leave(result, policy, run, memory, now)
             continue
         variables = variables_of(policy, scope) if policy.variables else {}
@@ -86,21 +86,30 @@ def judge(policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, 
         if policy.match is not None:
             matched = policy.match.evaluate(scope, variables)
             if matched.value is False:
-                if engaged:
+                if known is not None and known.engaged:
                     _leave(result, policy, run, memory, now)
-                result.wake(now + _REST)
+                judged = True
                 continue
             if matched.value is None:
                 given = Outcome(None, f"match has no value: {matched.unknown}")
         for rule in policy.rules:
             state = memory.rule(policy.uid, rule.spec.name)
+            if rule.by_time:
+                by_time = True
+            outcome = given if given is not None else rule.when.evaluate(scope, variables)
+            if outcome.value is False and state.verdict is Verdict.INACTIVE and state.condition == rule.condition:
+                stand_still(state, now)  # as nearly always
+                continue
             case = Case(policy, rule, state, run, scope)
-            _look(result, case, variables, given)
+            _look(result, case, outcome)
             if state.firing_since is not None:
                 due += due_steps(case)
             _plan_waking(result, rule, state, now)
+        judged = True
         if known is not None and len(known.rules) > len(policy.rules):
             _drop_old_rules(policy, memory)
+    if judged:
+        result.wake(now + (_TICK if by_time else _REST))
     due.sort(key=lambda d: (d.step.type is ActionType.NOTIFY, d.step.type.rank))
     for each in due:
         _act(result, each, memory)
@@ -150,14 +159,13 @@ def _step_of(
     return None
 
 
-def _look(result: Judgement, case: Case, variables: Variables, given: Outcome | None) -> None:
-    """Evaluate one rule, unless its outcome is given, and tell when its verdict changes."""
+def _look(result: Judgement, case: Case, outcome: Outcome) -> None:
+    """Take what the condition gave, and tell when the verdict changes."""
     rule, state = case.rule, case.state
     if state.condition != rule.condition:
         if state.engaged:
             _end(result, case, "PolicyChanged", "the condition was edited and is judged anew")
         state.condition, state.verdict = rule.condition, Verdict.UNKNOWN
-    outcome = rule.when.evaluate(case.scope, variables) if given is None else given
     value = outcome.value if isinstance(outcome.value, bool) else None
     before, was_engaged, was_firing = state.verdict, state.engaged, state.firing_since is not None
     verdict = advance(state, rule.spec, value=value, now=case.now)
@@ -227,7 +235,6 @@ def _resolve(result: Judgement, case: Case, decision: Decision) -> None:
 
 
 def _plan_waking(result: Judgement, rule: CompiledRule, state: RuleState, now: datetime) -> None:
-    result.wake(now + (_TICK if rule.by_time else _REST))
     if state.firing_since is not None:
         if state.since is None and state.last_true is not None:
             result.wake(max(state.last_true + rule.spec.keep_firing_for, now + _SOON))

@@ -8,7 +8,7 @@ from trainwarden.policies.decision import Verdict
 from trainwarden.policies.memory import RuleState
 from trainwarden.policies.models import OnUnknown, Rule
 
-__all__ = ["advance"]
+__all__ = ["advance", "stand_still"]
 
 
 def advance(state: RuleState, rule: Rule, *, value: bool | None, now: datetime) -> Verdict:
@@ -36,6 +36,13 @@ def advance(state: RuleState, rule: Rule, *, value: bool | None, now: datetime) 
     else:
         state.verdict = _false(state, rule, now)
     return state.verdict
+
+
+def stand_still(state: RuleState, now: datetime) -> None:
+    """Take a false evaluation of an inactive rule: what `advance` would do, at a fraction of its cost."""
+    if state.at is None or now > state.at:
+        state.at = now
+    state.unknown = ""
 
 
 def _unknown(state: RuleState, now: datetime) -> Verdict:

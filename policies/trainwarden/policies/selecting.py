@@ -21,9 +21,10 @@ def selects(policy: Policy, facts: RunFacts) -> bool:
 
 
 def _holds(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _meets(requirement, labels) for requirement in selector.match_expressions
-    )
+    for key, value in selector.match_labels.items():
+        if labels.get(key) != value:
+            return False
+    return not selector.match_expressions or all(_meets(each, labels) for each in selector.match_expressions)
 
 
 def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
