@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -77,6 +78,7 @@ class Session:
         self._log = DecisionLog(options.decision_log)
         self._ending = Ending(ExitCode.DONE, record, self._log)
         self._watching: set[asyncio.Task[None]] = set()
+        self._began = time.time()
         self._signals = 0
         self._signal: int | None = None
 
@@ -239,6 +241,8 @@ class Session:
                 loop.remove_signal_handler(number)
 
     def _decided(self, entry: Entry) -> None:
+        if entry.time < self._began:
+            return  # of an earlier attempt
         before, problem = len(self._log.decisions), self._log.problem
         self._log.take(entry)
         if self._log.problem and not problem:
