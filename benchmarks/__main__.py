@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+_APART = ("reporter_overhead",)  # runs in an environment of its own; see the Makefile
 
 
 def main(names: list[str]) -> int:
@@ -17,7 +18,7 @@ def main(names: list[str]) -> int:
         print(f"unknown benchmark {', '.join(unknown)}; known are {', '.join(known)}", file=sys.stderr)
         return 2
     failed = 0
-    for name in names or known:
+    for name in names or [name for name in known if name not in _APART]:
         print(f"\n## {name}\n", flush=True)
         failed += subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode != 0
     return failed
