@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from trainwarden.controller.bus import Bus, Entry, Reading
-from trainwarden.controller.decoding import RejectedError, decode_report
+from trainwarden.controller.decoding import HeardReport, RejectedError, decode_report
 from trainwarden.controller.jobs import Early, Job
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
@@ -31,7 +31,6 @@ from trainwarden.policies.judge import Judgement, apply_result, judge
 from trainwarden.policies.memory import forget
 from trainwarden.policies.problems import PolicyInvalidError
 from trainwarden.policies.run import RunState
-from trainwarden.reporters.wire import Report
 
 __all__ = ["Engine"]
 
@@ -135,7 +134,7 @@ class Engine:
         self._observe(key, job, report, entry.sequence, entry.time)
         return self._wait_for_room() if self._outbox.full else None
 
-    def _observe(self, key: tuple[str, str], job: Job, report: Report, sequence: int, at: float) -> None:
+    def _observe(self, key: tuple[str, str], job: Job, report: HeardReport, sequence: int, at: float) -> None:
         job.run.observe(report, datetime.fromtimestamp(at, UTC))
         job.seen = sequence
         job.changed = True
@@ -146,7 +145,7 @@ class Engine:
         elif self._live:
             self._wake(key, job, job.judged_at + _APART)
 
-    def _keep_early(self, key: tuple[str, str], report: Report, entry: Entry) -> None:
+    def _keep_early(self, key: tuple[str, str], report: HeardReport, entry: Entry) -> None:
         if partition_of(*key) not in self._partitions:
             return
         early = self._early.get(key)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trainwarden.controller.decoding import HeardReport
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
-from trainwarden.reporters.wire import Report
 
 __all__ = ["Early", "Job"]
 
@@ -30,4 +30,4 @@ class Job:
 class Early:
     """Reports that came before anything was known of their job."""
 
-    reports: list[tuple[Report, int, float]] = field(default_factory=list)
+    reports: list[tuple[HeardReport, int, float]] = field(default_factory=list)
