@@ -16,11 +16,14 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.errors import MaxPayloadError
 
 __all__ = ["ApiError", "Bus", "BusError", "Entry", "Reading"]
 
 log = logging.getLogger(__name__)
 
+_TOO_LARGE = frozenset({10054, 10077})  # a message over a stream's bounds: it will never be taken
+_SILENCE = 3.0  # seconds without a sign of the consumer, which sends one each second
 _USER_TIMEOUT_MS = 15_000  # a stalled server is given up after this, not after TCP's quarter of an hour
 
 
@@ -113,31 +116,40 @@ class Bus:
         """Publish into a stream until the server has acknowledged it. The same id is stored once.
 
         Raises:
-            ApiError: The stream does not take it (it is full, or the message too large).
+            ApiError: The message is too large; it will never be taken. All else is tried again until it is.
         """
-        wait = 0.1
+        wait, told = 0.1, False
         while True:
             try:
                 client = await self.client()
                 answer = await client.request(subject, data, timeout=2.0, headers={"Nats-Msg-Id": message_id})
-                decoded = json.loads(answer.data)
-                if "error" in decoded:
-                    error = decoded["error"]
-                    raise ApiError(subject, int(error.get("err_code", 0)), str(error.get("description")))
+                error = json.loads(answer.data).get("error")
+                if error is None:
+                    return
+                refused = ApiError(subject, int(error.get("err_code", 0)), str(error.get("description")))
+                if refused.code in _TOO_LARGE:
+                    raise refused
+                if not told:
+                    log.error("the stream does not take it now, will retry subject=%s reason=%s", subject, refused)
+                told = True
+            except MaxPayloadError as error:
+                raise ApiError(subject, 0, f"{len(data)} bytes are more than the server takes") from error
             except (TimeoutError, NatsError, OSError) as error:
                 if self._closing:
                     raise BusError("the connection is being closed") from error
                 log.debug(
                     "publish was not acknowledged, will retry subject=%s reason=%s", subject, type(error).__name__
                 )
-                await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
-                wait = min(wait * 2, 2.0)
-            else:
-                return
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
+            wait = min(wait * 2, 2.0)
 
     async def _open(self, *, first: bool) -> None:
         async def ignore(error: Exception) -> None:
             log.debug("nats error reason=%s", type(error).__name__)
+
+        async def connected_again() -> None:
+            if self._client is not None:
+                self._set_user_timeout(self._client)
 
         self._client = await nats.connect(
             self._url,
@@ -151,6 +163,7 @@ class Bus:
             max_outstanding_pings=2,
             flush_timeout=5,
             error_cb=ignore,
+            reconnected_cb=connected_again,
         )
         await self._client.flush(5)
         self._client.options["max_reconnect_attempts"] = -1
@@ -167,6 +180,8 @@ class Bus:
 class Reading:
     """Reads a stream in order, from a sequence on, and goes on where it was after any interruption.
 
+    A stream that was made anew, or has lost its newest messages, is read on from what it has.
+
     Args:
         bus: The connection.
         stream: Name of the stream.
@@ -174,6 +189,7 @@ class Reading:
         take: Called with each message in order; returns an awaitable when it needs the reader to wait.
         newest_only: Begin with the newest message of each subject.
         batch: Messages asked for at a time.
+        renewed: Called with the newest sequence that still is what it was, when the stream has fewer than were read.
     """
 
     def __init__(
@@ -185,10 +201,14 @@ class Reading:
         subjects: tuple[str, ...] = (),
         newest_only: bool = False,
         batch: int = 500,
+        renewed: Callable[[int], None] | None = None,
     ) -> None:
         self._bus, self._stream, self._subjects, self._take = bus, stream, subjects, take
-        self._newest_only, self._batch = newest_only, batch
+        self._newest_only, self._batch, self._renewed = newest_only, batch, renewed
         self._sequence = 0  # of the newest message taken
+        self._created = ""  # when the stream was made
+        self._behind = 0  # messages that were there when reading began, and are not taken yet
+        self.newest = 0  # sequence of the stream's newest message when reading began
         self.caught_up = asyncio.Event()
 
     async def run(self) -> None:
@@ -196,14 +216,15 @@ class Reading:
         while True:
             try:
                 await self._read()
-            except (TimeoutError, NatsError, OSError, BusError) as error:
+            except (TimeoutError, NatsError, OSError, BusError, ValueError) as error:
                 log.debug("reading will go on stream=%s reason=%s", self._stream, type(error).__name__)
                 await asyncio.sleep(0.2)
 
     async def _read(self) -> None:
         client = await self._bus.client()
-        name, pending = await self._consumer()
-        if pending == 0:
+        await self._check_stream()
+        name, self._behind = await self._consumer()
+        if self._behind == 0:
             self.caught_up.set()
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
@@ -214,18 +235,24 @@ class Reading:
         subscription = await client.subscribe(inbox, cb=keep, pending_msgs_limit=-1, pending_bytes_limit=-1)
         ask = json.dumps({"batch": self._batch, "expires": 5_000_000_000, "idle_heartbeat": 1_000_000_000}).encode()
         next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
-        outstanding = 0
+        outstanding = delivered = 0
         try:
             while True:
                 if outstanding <= self._batch // 2:
                     await client.publish(next_subject, ask, reply=inbox)
                     outstanding += self._batch
-                message = await asyncio.wait_for(arrived.get(), 4)
+                message = await asyncio.wait_for(arrived.get(), _SILENCE)
                 while True:
                     status = message.headers.get("Status") if message.headers and not message.data else None
                     if status is None:
                         outstanding -= 1
-                        await self._taken(message)
+                        delivered += 1
+                        entry, number = _entry(message)
+                        if number != delivered:
+                            raise BusError("messages were lost on the way")  # of a connection that broke
+                        waiting = self._taken(entry)
+                        if waiting is not None:
+                            await waiting
                     elif status == "100":
                         pass  # the server lives
                     elif status in ("408", "404"):
@@ -242,16 +269,31 @@ class Reading:
             with contextlib.suppress(NatsError, OSError, TimeoutError, BusError):
                 await self._bus.request(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}", None, within=0.5)
 
-    async def _taken(self, message: Msg) -> None:
-        entry = _entry(message)
+    def _taken(self, entry: Entry) -> Awaitable[None] | None:
         if entry.sequence <= self._sequence:
-            return
+            return None
         self._sequence = entry.sequence
         waiting = self._take(entry)
-        if waiting is not None:
-            await waiting
-        if entry.pending == 0 and not self.caught_up.is_set():
-            self.caught_up.set()
+        if self._behind > 0:
+            self._behind -= 1
+            if self._behind == 0:
+                self.caught_up.set()
+        return waiting
+
+    async def _check_stream(self) -> None:
+        """See whether the stream is the one that was read so far."""
+        info = await self._bus.request(f"$JS.API.STREAM.INFO.{self._stream}", None)
+        created, self.newest = str(info["created"]), int(info["state"]["last_seq"])
+        held = self._sequence
+        if self._created and created != self._created:
+            held = 0
+        self._created = created
+        held = min(held, self.newest)
+        if held < self._sequence:
+            log.warning("the stream has lost what it had, its rest is read stream=%s from=%d", self._stream, held + 1)
+            self._sequence = held
+            if self._renewed is not None:
+                self._renewed(held)
 
     async def _consumer(self) -> tuple[str, int]:
         """Make a consumer for our own use; gives its name and how many messages wait."""
@@ -270,13 +312,12 @@ class Reading:
         return str(answer["name"]), int(answer.get("num_pending", 0))
 
 
-def _entry(message: Msg) -> Entry:
-    """A message with what the server says of it in the reply subject."""
+def _entry(message: Msg) -> tuple[Entry, int]:
+    """A message with what the server says of it in the reply subject, and its number among those of its consumer."""
     parts = message.reply.split(".")
-    sequence, nanoseconds, pending = (
-        (parts[5], parts[7], parts[8]) if len(parts) == 9 else (parts[7], parts[9], parts[10])
-    )
-    return Entry(message.subject, message.data, message.headers, int(sequence), int(nanoseconds) / 1e9, int(pending))
+    sequence, number, stamp, pending = parts[5:9] if len(parts) == 9 else parts[7:11]
+    entry = Entry(message.subject, message.data, message.headers, int(sequence), int(stamp) / 1e9, int(pending))
+    return entry, int(number)
 
 
 def _place(url: str) -> str:
