@@ -113,8 +113,8 @@ def test_metadata_of_kubernetes_and_a_status_are_taken() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        ("when:", "wen:", ":8:10: spec.rules[0].wen: an unknown key; did you mean when?"),
-        ("selector:", "selectors:", ":5:14: spec.selectors: an unknown key; did you mean selector?"),
+        ("when:", "wen:", ":8:5: spec.rules[0].wen: an unknown key; did you mean when?"),
+        ("selector:", "selectors:", ":5:3: spec.selectors: an unknown key; did you mean selector?"),
         ("> 2.0", "> two", ":8:11: spec.rules[0].when: at 1:16 of the expression: "),
         ("loss > 2.0", "loss > '2'", ":8:11: spec.rules[0].when: at 1:1 of the expression: double > string"),
         ("metrics.loss > 2.0", "metrics.loss", ":8:11: spec.rules[0].when: at 1:"),
@@ -140,7 +140,7 @@ def test_metadata_of_kubernetes_and_a_status_are_taken() -> None:
         ("kind: Tr", "kind: tr", ":2:7: kind: the kind 'trainingPolicy'; did you mean TrainingPolicy?"),
         ("v1alpha1", "v1", ":1:13: apiVersion: 'trainwarden.dev/v1'; did you mean trainwarden.dev/v1alpha1?"),
         ("  selector: {}\n", "", ":5:3: spec.selector: it is missing; add it"),
-        ("selector: {}", "selector: {}\n  namespaceSelector: {}", ":6:22: spec.namespaceSelector: an unknown key"),
+        ("selector: {}", "selector: {}\n  namespaceSelector: {}", ":6:3: spec.namespaceSelector: an unknown key"),
         (
             "selector: {}",
             "selector: {matchExpressions: [{key: a, operator: In}]}",

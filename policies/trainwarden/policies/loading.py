@@ -26,6 +26,7 @@ MOST_BYTES = 1024 * 1024
 
 _MOST_NODES = 50_000  # aliases expanded: a small text can hold a huge tree
 _DEEPEST = 64
+_UNKNOWN_KEY = "an unknown key"
 _KINDS: Mapping[str, type[TrainingPolicy] | type[ClusterTrainingPolicy]] = {
     "TrainingPolicy": TrainingPolicy,
     "ClusterTrainingPolicy": ClusterTrainingPolicy,
@@ -78,7 +79,7 @@ def load_policies(text: str, *, source: str) -> Loaded:
             empty = False
             reader = _Reader()
             body = reader.value(node, (), 0)
-            policy, wrong = _validated(body, reader.places, source)
+            policy, wrong = _validated(body, reader.places, source, reader.keys)
             problems += [*reader.problems(source), *wrong]
             if policy is not None and not reader.repeated:
                 policies.append(policy)
@@ -164,8 +165,13 @@ class _Reader:
             yield Problem(source, place.line, place.column, field_text(path), "the key is there twice", "keep one")
 
 
-def _validated(body: Any, places: Mapping[Path, Place], source: str) -> tuple[Policy | None, list[Problem]]:
+def _validated(
+    body: Any, places: Mapping[Path, Place], source: str, keys: Mapping[Path, Place] | None = None
+) -> tuple[Policy | None, list[Problem]]:
     def problem(path: Path, found: str, remedy: str) -> Problem:
+        if found == _UNKNOWN_KEY and keys is not None and path in keys:
+            place = keys[path]
+            return Problem(source, place.line, place.column, field_text(path), found, remedy)
         at = path
         while at not in places and at:
             at = at[:-1]
@@ -198,7 +204,7 @@ def _told(detail: Any, model: type[BaseModel]) -> tuple[Path, str, str]:
     kind, given, context = detail["type"], detail.get("input"), detail.get("ctx", {})
     if kind == "extra_forbidden":
         known = _fields(model, path[:-1])
-        return path, "an unknown key", _close(str(path[-1]), known) or f"known are {', '.join(sorted(known))}"
+        return path, _UNKNOWN_KEY, _close(str(path[-1]), known) or f"known are {', '.join(sorted(known))}"
     if kind == "missing":
         return path, "it is missing", "add it"
     if kind == "value_error":
