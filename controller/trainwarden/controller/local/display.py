@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainwarden.controller.local.workspace import RunRecord
-from trainwarden.controller.status import RuleStatus, RunStatus
+from trainwarden.controller.status import RuleStatus, RunStatus, StepStatus
 from trainwarden.policies.decision import ActionResult, ActionState, Decision, Verdict
 from trainwarden.policies.expressions.functions import human_duration, human_number
 
@@ -87,11 +87,18 @@ def _rule_text(rule: RuleStatus, now: datetime) -> str:
     if rule.verdict is Verdict.PENDING:
         return f"Pending {since} of {_length(rule.for_seconds)}"
     if rule.verdict is Verdict.FIRING:
-        steps = ", ".join(f"{step.type} {step.state or f'in {_length(step.after_seconds)}'}" for step in rule.steps)
+        fired = (now - rule.since).total_seconds() if rule.since is not None else 0.0
+        steps = ", ".join(_step_text(step, step.after_seconds - fired) for step in rule.steps)
         return f"Firing for {since}{f': {steps}' if steps else ''}"
     if rule.verdict is Verdict.UNKNOWN:
         return f"Unknown: {rule.unknown}" if rule.unknown else "Unknown"
     return str(rule.verdict)
+
+
+def _step_text(step: StepStatus, left: float) -> str:
+    if step.state is None:
+        return f"{step.type} in {_length(max(left, 0.0))}"
+    return f"{step.type} {step.state}"
 
 
 def _decision_text(decision: Decision) -> str:
@@ -143,13 +150,15 @@ class LiveDisplay:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=False, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=True, refresh_per_second=4, get_renderable=self._panel)
         self._record: RunRecord | None = None
         self._seconds: Callable[[], float] = lambda: 0.0
         self._status: RunStatus | None = None
         self._action = ""
         self._rest = b""
         self.output = self._print
+        self._live = Live(
+            console=self._console, auto_refresh=True, refresh_per_second=4, transient=True, get_renderable=self._panel
+        )
 
     def begin(self, record: RunRecord, seconds: Callable[[], float]) -> None:
         self._record, self._seconds = record, seconds
@@ -193,7 +202,8 @@ class LiveDisplay:
             head.append(f"  {self._action}", style="cyan")
         if status is None:
             return Group(Text("─" * min(self._console.width, 60), style="dim"), head)
-        bar = ProgressBar(total=100, completed=status.percent or 0, width=min(40, self._console.width - 4))
+        bar = Table.grid()
+        bar.add_row(ProgressBar(total=100, completed=status.percent or 0, width=min(60, self._console.width)))
         rules = Table.grid(padding=(0, 2))
         for rule in status.rules:
             audit = " (Audit)" if rule.mode == "Audit" else ""
@@ -201,7 +211,7 @@ class LiveDisplay:
             rules.add_row(
                 f"{rule.policy}/{rule.rule}{audit}", Text(_rule_text(rule, now), style=style, overflow="ellipsis")
             )
-        parts: list[Text | ProgressBar | Table] = [Text("─" * min(self._console.width, 60), style="dim"), head]
+        parts: list[Text | Table] = [Text("─" * min(self._console.width, 60), style="dim"), head]
         if status.total:
             parts.append(bar)
         parts += [Text(progress_text(status), overflow="ellipsis", no_wrap=True), rules]

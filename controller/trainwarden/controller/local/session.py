@@ -28,10 +28,11 @@ from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_policy
 from trainwarden.controller.status import RunStatus
 from trainwarden.controller.streams import LOCAL, ensure_streams
-from trainwarden.notifiers.delivery import Dispatcher
+from trainwarden.notifiers.delivery import DeliveryResult, Dispatcher
 from trainwarden.policies.decision import ActionType
 from trainwarden.policies.facts import JobPhase
 from trainwarden.policies.models import Policy
+from trainwarden.policies.notice import Notice
 
 __all__ = ["Ending", "Options", "Session"]
 
@@ -114,9 +115,9 @@ class Session:
         for policy in self._policies:
             await publish_policy(bus, policy)
         await target.tell(JobPhase.PENDING)
-        dispatcher = Dispatcher(options.channels)
+        dispatcher = Dispatcher(_channels(options.channels, self._policies))
         engine = Engine(bus, version=options.version)
-        notifier = NotifierRole(bus, dispatcher)
+        notifier = NotifierRole(bus, dispatcher if any(options.channels.values()) else _Nobody())
         executor = Executor(bus, target, since=datetime.now(UTC), told=self._display.action)
         stop = asyncio.Event()
         roles: dict[str, Coroutine[Any, Any, None]] = {
@@ -255,6 +256,24 @@ class Session:
         status = decode(entry.data, RunStatus)
         self._ending.status = status
         self._display.status(status)
+
+
+class _Nobody:
+    """Stands where no channel is set."""
+
+    async def send(self, notice: Notice) -> tuple[DeliveryResult, ...]:
+        """Tell nobody, which the notifier's role says."""
+        del notice
+        return ()
+
+
+def _channels(given: Mapping[str, Sequence[str]], policies: Sequence[Policy]) -> dict[str, Sequence[str]]:
+    """The given channels; names that policies use and that are not known here mean the default one."""
+    default = given.get("default", ())
+    named = {
+        name for policy in policies for rule in policy.spec.rules for step in rule.actions for name in step.channels
+    }
+    return {**dict.fromkeys(named, default), **given}
 
 
 def _kill(target: LocalTarget) -> None:

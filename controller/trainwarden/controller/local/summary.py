@@ -16,6 +16,9 @@ def summary(ending: Ending) -> list[str]:
     """The lines of the summary."""
     record = ending.record
     lines = [f"{record.namespace}/{record.name}: {_how(ending)}"]
+    if ending.status is not None and ending.status.step is not None:
+        total = f" of {ending.status.total}" if ending.status.total else ""
+        lines.append(f"reached  step {ending.status.step}{total}")
     fired = [d for d in ending.log.decisions if d.verdict is Verdict.FIRING and d.action is None]
     lines += [f"fired    {decision.policy}/{decision.rule}: {decision.message}" for decision in fired]
     if not fired:
@@ -44,6 +47,8 @@ def _how(ending: Ending) -> str:
         return f"{'stopped' if ending.code == ExitCode.STOPPED else 'deleted'} by a policy after {ran}"
     if code is None:
         return "was not started"
+    if ending.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        return f"{'interrupted' if ending.code == ExitCode.INTERRUPTED else 'terminated'} after {ran}"
     if code < 0:
         return f"ended by signal {-code} after {ran}"
     return f"complete after {ran}" if code == 0 else f"failed with exit code {code} after {ran}"
