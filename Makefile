@@ -61,7 +61,7 @@ wheels: setup  ## Build both wheels, install each into a clean environment and t
 
 bench: setup .venv-bench/.ready  ## Measure speed and size, side by side with what others use.
 	$(BIN)/python -m benchmarks
-	.venv-bench/bin/python -m benchmarks reporter_overhead
+	.venv-bench/bin/python -m benchmarks reporter_import reporter_overhead
 
 # What a report costs is measured beside W&B, TensorBoard and MLflow, which do not fit into one environment with us.
 .venv-bench/.ready: $(UV) requirements/benchmarks.txt reporters/pyproject.toml
