@@ -241,7 +241,8 @@ class Reading:
                 if outstanding <= self._batch // 2:
                     await client.publish(next_subject, ask, reply=inbox)
                     outstanding += self._batch
-                message = await asyncio.wait_for(arrived.get(), _SILENCE)
+                async with asyncio.timeout(_SILENCE):  # wait_for would lose a cancellation now and then
+                    message = await arrived.get()
                 while True:
                     status = message.headers.get("Status") if message.headers and not message.data else None
                     if status is None:

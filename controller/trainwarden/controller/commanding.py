@@ -15,6 +15,7 @@ from trainwarden.reporters.wire import Command, Reply, WireError, command_subjec
 __all__ = ["ask"]
 
 _AGAIN = 3.0  # seconds after which a command that nobody has accepted is sent again
+_RECALL = 10.0  # and one that was accepted: a final reply that was lost on the way is given again from memory
 _MARGIN = 5.0  # beyond the training's own time-out
 
 
@@ -29,11 +30,13 @@ async def ask(
 ) -> Reply:
     """Send a command and wait for its final reply; nobody answering gives a reply `failed` that says so.
 
+    The final reply to a `release` is `accepted`.
+
     Args:
         bus: The connection.
         namespace: Of the job.
         job: Its name.
-        command: What is asked; sent again with the same id until it is accepted.
+        command: What is asked; sent again with the same id until the final reply is there.
         accepted: Called once when the training has accepted it.
         patience: Seconds to wait until it is accepted.
     """
@@ -50,23 +53,26 @@ async def ask(
     subscription = await client.subscribe(inbox, cb=heard)
     loop = asyncio.get_running_loop()
     data, subject = encode(command), command_subject(namespace, job)
-    until, was_accepted = loop.time() + patience, False
+    until, send_at, was_accepted = loop.time() + patience, loop.time(), False
     try:
         while True:
-            if not was_accepted:
+            now = loop.time()
+            if now >= until:
+                return Reply(command.id, command.run, "failed", reason=_nobody(was_accepted, command, patience))
+            if now >= send_at:
+                send_at = now + (_RECALL if was_accepted else _AGAIN)
                 with contextlib.suppress(NatsError, OSError, TimeoutError):
                     await bus.publish(subject, data, reply=inbox)
-            left = until - loop.time()
-            if left <= 0:
-                return Reply(command.id, command.run, "failed", reason=_nobody(was_accepted, command, patience))
             try:
-                reply = await asyncio.wait_for(replies.get(), left if was_accepted else min(_AGAIN, left))
+                async with asyncio.timeout_at(min(send_at, until)):
+                    reply = await replies.get()
             except TimeoutError:
                 continue
-            if reply.state != "accepted":
+            if reply.state != "accepted" or command.op == "release":
                 return reply
             if not was_accepted:
                 was_accepted, until = True, loop.time() + command.timeout + _MARGIN
+                send_at = loop.time() + _RECALL
                 if accepted is not None:
                     accepted()
     finally:

@@ -1,35 +1,39 @@
 """The engine: reports, facts and policies in; decisions, actions, notices and state out. NATS only, no Kubernetes.
 
-All input has the time at which JetStream stored it, so that a replay after a restart gives the same ages. On its start
-the engine reads policies, facts and states, replays the reports into runs, and judges from where the state had judged.
+All input has the time at which JetStream stored it, and the engine goes by that clock. On its start it reads states,
+policies, facts and results, replays the reports into runs, and judges them from where the state had judged, each as it
+would have been judged then. So what was decided before a crash is decided again with the same ids.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal
 
-import msgspec
+from nats.errors import Error as NatsError
 
 from trainwarden.controller.bus import Bus, Entry, Reading
-from trainwarden.controller.decoding import HeardReport, RejectedError, decode_report
-from trainwarden.controller.jobs import Early, Job
+from trainwarden.controller.cancelling import end_all
+from trainwarden.controller.decoding import RejectedError, decode_report
+from trainwarden.controller.jobs import EarlyReports, Heard, Job, Remembered
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
+from trainwarden.controller.server_clock import ServerClock
 from trainwarden.controller.status import RunStatus, status_of
 from trainwarden.controller.subjects import PARTITIONS, job_of, job_subject, partition_of, stored_reports
 from trainwarden.policies.compiling import CompiledPolicy, compile_policy
 from trainwarden.policies.decision import ActionResult
 from trainwarden.policies.expressions.engines import engine as cel_engine
-from trainwarden.policies.facts import RunFacts
-from trainwarden.policies.judge import Judgement, apply_result, judge
-from trainwarden.policies.memory import forget
-from trainwarden.policies.problems import PolicyInvalidError
+from trainwarden.policies.facts import JobPhase, RunFacts
+from trainwarden.policies.judge import Judgement, apply_result, judge, withdraw
 from trainwarden.policies.run import RunState
 
 __all__ = ["Engine"]
@@ -38,8 +42,16 @@ log = logging.getLogger(__name__)
 
 _APART = 0.1  # seconds between two looks at one run; reports in between are looked at together
 _STATUS_EVERY = 1.0  # seconds between two states of one run without a decision
-_MOST_EARLY = 1_000  # reports kept per job, and jobs, while nothing is known of the job
-_TICK = 0.02
+_TICK = 0.01
+_HEAD_START = 5.0  # seconds that another machine's clock may be ahead, when a job is made
+_MOST_ENDED = 200  # ended jobs that are held; of older ones only what is remembered
+_MOST_REMEMBERED = 20_000
+_SET_BACK = 60.0  # seconds by which a report is older than the newest look when the clock was set back
+_DENSE = 60.0  # seconds of a replay, after the state, that are judged as closely as live
+_SPARSE = 200.0  # beyond, looks lie apart by this part of the way to the nearer end
+_WARN_EVERY = 10.0
+
+Key = tuple[str, str]  # namespace and job
 
 
 class Engine:
@@ -63,50 +75,67 @@ class Engine:
         self._bus = bus
         self._partitions = frozenset(partitions)
         self._cel = cel_engine(cel)
+        self._clock = ServerClock()
         self._outbox = Outbox(bus, version=version)
-        self._jobs: dict[tuple[str, str], Job] = {}
-        self._early: dict[tuple[str, str], Early] = {}
-        self._remembered: dict[tuple[str, str], RunStatus] = {}
+        self._jobs: dict[Key, Job] = {}
+        self._ended: OrderedDict[Key, None] = OrderedDict()
+        self._early = EarlyReports()
+        self._remembered: OrderedDict[Key, Remembered] = OrderedDict()
         self._policies: dict[str, CompiledPolicy] = {}
         self._problems: dict[str, str] = {}
         self._order: list[CompiledPolicy] = []
-        self._wakes: list[tuple[float, tuple[str, str]]] = []
+        self._wakes: list[tuple[float, Key]] = []
         self._live = False  # all that was stored before the start has been taken
+        self._began = self._clock.now()
+        self._warned_at = 0.0
         self.rejected = 0
         self.ready = asyncio.Event()
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Work until `stop` is set, or for ever."""
         stop = stop or asyncio.Event()
-        bus = self._bus
         subjects = tuple(stored_reports(partition) for partition in sorted(self._partitions))
-        reports = Reading(bus, "TW_REPORTS", take=self._take_report, subjects=subjects)
-        results = Reading(bus, "TW_RESULTS", take=self._take_result)
-        facts = Reading(bus, "TW_FACTS", take=self._take_facts, newest_only=True)
-        policies = Reading(bus, "TW_POLICIES", take=self._take_policy, newest_only=True)
-        states = Reading(bus, "TW_STATE", take=self._take_state, newest_only=True)
+        states = self._reading("TW_STATE", self._take_state, newest_only=True)
+        policies = self._reading("TW_POLICIES", self._take_policy, newest_only=True)
+        facts = self._reading("TW_FACTS", self._take_facts, newest_only=True)
+        results = self._reading("TW_RESULTS", self._take_result)
+        reports = self._reading("TW_REPORTS", self._take_report, subjects=subjects, renewed=self._reports_lost)
         tasks = [asyncio.create_task(self._outbox.run())]
         try:
             remembering = asyncio.create_task(states.run())
-            await self._or_failure(states.caught_up.wait(), [remembering])
-            remembering.cancel()
-            tasks += [asyncio.create_task(reading.run()) for reading in (policies, facts)]
-            await self._or_failure(policies.caught_up.wait(), tasks)
-            await self._or_failure(facts.caught_up.wait(), tasks)
-            tasks += [asyncio.create_task(reading.run()) for reading in (reports, results)]
-            await self._or_failure(reports.caught_up.wait(), tasks)
-            await self._or_failure(results.caught_up.wait(), tasks)
-            self._live = True
-            for key in list(self._jobs):
-                self._look(key, time.time())
-            self.ready.set()
+            try:
+                await self._or_failure(states.caught_up.wait(), [remembering, *tasks])
+            finally:
+                await end_all([remembering])
+            for reading in (policies, facts, results, reports):
+                tasks.append(asyncio.create_task(reading.run()))
+                await self._or_failure(reading.caught_up.wait(), tasks)
+            self._go_live(reports.newest)
             tasks.append(asyncio.create_task(self._keep_time()))
+            self.ready.set()
             await self._or_failure(stop.wait(), tasks)
-            await asyncio.wait_for(self._outbox.settled(), 5)
+            with contextlib.suppress(TimeoutError):  # what is not told now is decided again
+                await asyncio.wait_for(self._outbox.settled(), 5)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(tasks)
+
+    def _reading(
+        self,
+        stream: str,
+        take: Callable[[Entry], Awaitable[None] | None],
+        *,
+        subjects: tuple[str, ...] = (),
+        newest_only: bool = False,
+        renewed: Callable[[int], None] | None = None,
+    ) -> Reading:
+        def taken(entry: Entry) -> Awaitable[None] | None:
+            try:
+                return take(entry)
+            except Exception:  # whatever is wrong with one message, the others are read
+                log.exception("a message can't be used and is passed over subject=%s", entry.subject)
+                return None
+
+        return Reading(self._bus, stream, take=taken, subjects=subjects, newest_only=newest_only, renewed=renewed)
 
     async def _or_failure(self, waiting: Awaitable[object], tasks: list[asyncio.Task[None]]) -> None:
         """Wait, but not past the end of a task that must not end."""
@@ -119,6 +148,17 @@ class Engine:
             if task is not awaited:
                 task.result()
 
+    def _go_live(self, newest: int) -> None:
+        """The stream has been replayed: from here on, time goes on by itself."""
+        now = self._clock.now()
+        for key, job in list(self._jobs.items()):
+            if job.judged > newest:  # the stream has lost what was judged
+                job.judged = job.seen
+            self._catch_up(key, job, now)
+            job.wake_at = None
+        self._live = True
+        self._look_at_all()
+
     # ------------------------------------------------------------------ what comes in
 
     def _take_report(self, entry: Entry) -> Awaitable[None] | None:
@@ -127,74 +167,87 @@ class Engine:
         except RejectedError as error:
             return self._reject(entry, str(error))
         key = job_of(entry.subject)
+        if self._live:
+            self._clock.see(entry.time)
+        heard = Heard(report, entry.sequence, entry.time)
         job = self._jobs.get(key)
         if job is None:
-            self._keep_early(key, report, entry)
+            if partition_of(*key) in self._partitions:
+                self._early.keep(key, heard)
             return None
-        self._observe(key, job, report, entry.sequence, entry.time)
+        self._observe(key, job, heard)
         return self._wait_for_room() if self._outbox.full else None
 
-    def _observe(self, key: tuple[str, str], job: Job, report: HeardReport, sequence: int, at: float) -> None:
-        job.run.observe(report, datetime.fromtimestamp(at, UTC))
-        job.seen = sequence
-        job.changed = True
-        if sequence <= job.judged:
-            return  # an earlier engine has judged it
-        if at - job.judged_at >= _APART:
-            self._look(key, at)
-        elif self._live:
-            self._wake(key, job, job.judged_at + _APART)
-
-    def _keep_early(self, key: tuple[str, str], report: HeardReport, entry: Entry) -> None:
-        if partition_of(*key) not in self._partitions:
+    def _observe(self, key: Key, job: Job, heard: Heard) -> None:
+        at = heard.at
+        if at < job.since:
             return
-        early = self._early.get(key)
-        if early is None:
-            if len(self._early) >= _MOST_EARLY:
-                self._early.pop(next(iter(self._early)))
-            early = self._early[key] = Early()
-        early.reports.append((report, entry.sequence, entry.time))
-        del early.reports[:-_MOST_EARLY]
+        anew = heard.sequence > job.judged  # no earlier engine has judged it
+        if anew and not self._live:
+            self._catch_up(key, job, at)
+        job.run.observe(heard.report, datetime.fromtimestamp(at, UTC))
+        job.seen = heard.sequence
+        job.changed = True
+        if not anew:
+            return
+        after = at - job.judged_at
+        apart = _APART if self._live else self._apart(job, at)
+        if after >= apart or after < -_SET_BACK:
+            self._look(key, job, at)
+        else:
+            self._wake(key, job, job.judged_at + apart)
 
     async def _reject(self, entry: Entry, reason: str) -> None:
         self.rejected += 1
         if not self._live:
             return  # it was kept when it came first
         namespace, name = job_of(entry.subject)
-        client = await self._bus.client()
-        headers = {"Trainwarden-Reason": reason[:200].encode("ascii", "replace").decode()}
-        await client.publish(job_subject("rejected", namespace, name), entry.data[:65_536], headers=headers)
-        log.warning("report rejected run=%s/%s reason=%s", namespace, name, reason)
+        headers = {"Trainwarden-Reason": reason[:200].encode("ascii", "replace").decode().replace("\n", " ")}
+        if time.monotonic() - self._warned_at >= _WARN_EVERY:
+            self._warned_at = time.monotonic()
+            log.warning("report rejected run=%s/%s reason=%s total=%d", namespace, name, reason, self.rejected)
+        with contextlib.suppress(NatsError, OSError, TimeoutError):
+            client = await self._bus.client()
+            await client.publish(job_subject("rejected", namespace, name), entry.data, headers=headers)
 
     async def _wait_for_room(self) -> None:
         while self._outbox.full:  # noqa: ASYNC110 - a moment's rest, without a promise of the queue
             await asyncio.sleep(0.05)
 
+    def _reports_lost(self, newest: int) -> None:
+        """The stream of reports has nothing after this sequence any more; what comes is new."""
+        for job in self._jobs.values():
+            job.judged, job.seen = min(job.judged, newest), min(job.seen, newest)
+
     def _take_facts(self, entry: Entry) -> None:
-        try:
-            facts = decode(entry.data, RunFacts)
-        except msgspec.DecodeError as error:
-            log.error("facts can't be read subject=%s reason=%s", entry.subject, error)
-            return
+        facts = decode(entry.data, RunFacts)
         key = (facts.namespace, facts.job)
+        if key != job_of(entry.subject):
+            log.error("facts are of another job than their subject subject=%s job=%s", entry.subject, "/".join(key))
+            return
         if partition_of(*key) not in self._partitions:
             return
         job = self._jobs.get(key)
-        if job is None or job.run.facts.uid != facts.uid:
-            job = self._jobs[key] = self._new_job(facts)
-            for report, sequence, at in self._early.pop(key, Early()).reports:
-                self._observe(key, job, report, sequence, at)
-        else:
+        if job is not None and job.run.facts.uid == facts.uid:
             job.run.learn(facts)
+        else:
+            known = self._remembered.get(key)
+            if known is not None and known.over and known.uid == facts.uid and facts.phase.ended:
+                return  # all is decided and told
+            self._ended.pop(key, None)
+            job = self._jobs[key] = self._new_job(key, facts)
+            for heard in self._early.pop(key):
+                self._observe(key, job, heard)
         job.changed = True
         if self._live:
-            self._look(key, time.time())
+            self._look(key, job, self._clock.now())
 
-    def _new_job(self, facts: RunFacts) -> Job:
-        job = Job(RunState(facts))
-        known = self._remembered.get((facts.namespace, facts.job))
-        if known is not None and known.run.uid == facts.uid:
+    def _new_job(self, key: Key, facts: RunFacts) -> Job:
+        job = Job(RunState(facts), facts.created_at.timestamp() - _HEAD_START)
+        known = self._remembered.pop(key, None)
+        if known is not None and known.uid == facts.uid:
             job.memory, job.judged = known.memory, known.judged
+            job.wake_at = job.resumed_at = known.at
         return job
 
     def _take_policy(self, entry: Entry) -> None:
@@ -204,45 +257,93 @@ class Engine:
         if entry.data:
             try:
                 self._policies[key] = compile_policy(decode_policy(entry.data), self._cel)
-            except (PolicyInvalidError, ValueError) as error:
+            except Exception as error:  # a policy is what a user wrote
                 self._problems[key] = f"{key.removeprefix('tw.policy.')}: {error}"
                 log.error("policy can't be used and is not acted on policy=%s reason=%s", key, error)
-        elif old is not None:
-            for job in self._jobs.values():
-                forget(old.uid, job.memory)
+        new = self._policies.get(key)
+        if old is not None and (new.uid != old.uid if new is not None else not entry.data):
+            for each, job in list(self._jobs.items()):
+                self._withdraw(each, job, old)
         self._order = [self._policies[name] for name in sorted(self._policies)]
         if self._live:
-            for each in list(self._jobs):
-                self._look(each, time.time())
+            self._look_at_all()
+
+    def _withdraw(self, key: Key, job: Job, policy: CompiledPolicy) -> None:
+        now = datetime.fromtimestamp(max(self._clock.now(), job.judged_at), UTC)
+        self._guarded(key, job, lambda: withdraw(policy, job.run, job.memory, now))
 
     def _take_state(self, entry: Entry) -> None:
-        try:
-            self._remembered[job_of(entry.subject)] = decode(entry.data, RunStatus)
-        except msgspec.DecodeError as error:
-            log.error("a state can't be read, the run is judged anew subject=%s reason=%s", entry.subject, error)
+        key = job_of(entry.subject)
+        if partition_of(*key) in self._partitions:
+            status = decode(entry.data, RunStatus)
+            self._remember(
+                key,
+                Remembered(
+                    status.run.uid,
+                    status.memory,
+                    status.judged,
+                    status.time.timestamp(),
+                    JobPhase(status.job_phase).ended and not status.memory.engaged,
+                ),
+            )
+
+    def _remember(self, key: Key, what: Remembered) -> None:
+        self._remembered[key] = what
+        self._remembered.move_to_end(key)
+        if len(self._remembered) > _MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
 
     def _take_result(self, entry: Entry) -> None:
-        try:
-            result = decode(entry.data, ActionResult)
-        except msgspec.DecodeError as error:
-            log.error("a result can't be read subject=%s reason=%s", entry.subject, error)
-            return
+        result = decode(entry.data, ActionResult)
         key = (result.namespace, result.job)
         job = self._jobs.get(key)
-        if job is not None:
-            now = datetime.fromtimestamp(max(entry.time, job.judged_at), UTC)
-            self._guarded(key, job, lambda: apply_result(result, self._order, job.run, job.memory, now))
+        if job is None:
+            return
+        job.keep(result, entry.time)
+        if job.knows(result.action_id):
+            job.match([result.action_id])
+        if self._live:
+            self._apply(key, job, max(entry.time, job.judged_at))
 
     # ------------------------------------------------------------------ judging
 
-    def _look(self, key: tuple[str, str], at: float) -> None:
-        job = self._jobs[key]
+    def _apply(self, key: Key, job: Job, until: float) -> None:
+        """Apply the results that are there up to a time, of actions that are known."""
+        while job.due and job.due[0][1] <= until:
+            result, at = job.due.pop(0)
+            now = datetime.fromtimestamp(max(at, job.judged_at), UTC)
+            self._guarded(key, job, partial(apply_result, result, self._order, job.run, job.memory, now))
+
+    def _catch_up(self, key: Key, job: Job, until: float) -> None:
+        """Do in a replay what time alone would have done before a moment: waits that were over, results that came."""
+        while True:
+            wake, result = job.wake_at, job.due[0][1] if job.due else None
+            if result is not None and result < until and (wake is None or result <= wake):
+                self._apply(key, job, result)
+                continue
+            if wake is None:
+                return
+            wake = max(wake, job.judged_at + self._apart(job, wake))
+            if wake >= until:
+                return
+            job.wake_at = None
+            self._look(key, job, wake)
+
+    def _apart(self, job: Job, at: float) -> float:
+        """Seconds between two looks in a replay: as live near its beginning and its end, further apart in between."""
+        return max(_APART, min(at - job.resumed_at - _DENSE, self._began - at) / _SPARSE)
+
+    def _look_at_all(self) -> None:
+        for key, job in list(self._jobs.items()):
+            self._look(key, job, self._clock.now())
+
+    def _look(self, key: Key, job: Job, at: float) -> None:
         job.judged_at = at
         job.judged = max(job.judged, job.seen)
         now = datetime.fromtimestamp(at, UTC)
         self._guarded(key, job, lambda: judge(self._order, job.run, job.memory, now))
 
-    def _guarded(self, key: tuple[str, str], job: Job, work: Callable[[], Judgement]) -> None:
+    def _guarded(self, key: Key, job: Job, work: Callable[[], Judgement]) -> None:
         """One run that can't be judged must not stop the others."""
         try:
             judgement = work()
@@ -254,34 +355,62 @@ class Engine:
         job.faulty = ""
         if judgement.wake_at is not None:
             self._wake(key, job, judgement.wake_at.timestamp())
-        at = max(job.judged_at, job.told_at)
-        if judgement.decisions or (job.changed and at - job.told_at >= _STATUS_EVERY):
+        self._tell(key, job, judgement)
+        if job.results and (judgement.requests or judgement.notices):
+            job.match([request.action.id for request in judgement.requests])
+            job.match([notice.action_id for notice in judgement.notices])
+            if self._live:
+                self._apply(key, job, self._clock.now())
+        if self._live and job.run.facts.phase.ended and key not in self._ended:
+            self._ended[key] = None
+            self._let_go()
+
+    def _tell(self, key: Key, job: Job, judgement: Judgement) -> None:
+        """Pass on what was decided, and tell the state at most so often without a decision."""
+        at = time.monotonic()
+        if judgement.decisions or (self._live and job.changed and at - job.told_at >= _STATUS_EVERY):
             job.told_at, job.changed = at, False
-            self._outbox.put(*key, judgement, lambda: self._status(key, job))
+            self._outbox.put(*key, judgement, lambda: self._status(job))
+        elif self._live and job.changed:
+            self._wake(key, job, job.judged_at + _STATUS_EVERY)
 
-    def _status(self, key: tuple[str, str], job: Job) -> RunStatus:
-        now = datetime.fromtimestamp(max(job.judged_at, time.time() if self._live else 0.0), UTC)
-        return status_of(job.run, job.memory, self._order, now, job.judged, tuple(self._problems.values()))
+    def _let_go(self) -> None:
+        """Free what is held of the jobs that ended longest ago."""
+        while len(self._ended) > _MOST_ENDED:
+            key, _ = self._ended.popitem(last=False)
+            job = self._jobs.get(key)
+            if job is not None and job.run.facts.phase.ended:
+                del self._jobs[key]
+                self._remember(key, Remembered(job.run.facts.uid, job.memory, job.judged, job.judged_at, over=True))
 
-    def _wake(self, key: tuple[str, str], job: Job, at: float) -> None:
+    def _status(self, job: Job) -> RunStatus:
+        now = max(job.judged_at, self._clock.now() if self._live else 0.0)
+        problems = tuple(self._problems.values())
+        return status_of(job.run, job.memory, self._order, datetime.fromtimestamp(now, UTC), job.judged, problems)
+
+    def _wake(self, key: Key, job: Job, at: float) -> None:
         if job.wake_at is None or at < job.wake_at:
             job.wake_at = at
-            heapq.heappush(self._wakes, (at, key))
+            if self._live:
+                heapq.heappush(self._wakes, (at, key))
 
     async def _keep_time(self) -> None:
+        wakes = self._wakes
         while True:
             await asyncio.sleep(_TICK)
-            now = time.time()
-            wakes = self._wakes
+            if self._clock.was_set_back():
+                wakes.clear()
+                for job in self._jobs.values():
+                    job.wake_at = None
+                self._look_at_all()
+            now = self._clock.now()
             while wakes and wakes[0][0] <= now:
                 at, key = heapq.heappop(wakes)
-                job = self._jobs.get(key)
-                if job is None or job.wake_at != at:
+                woken = self._jobs.get(key)
+                if woken is None or woken.wake_at != at:
                     continue
-                job.wake_at = None
-                if job.run.facts.phase.ended and not job.changed:
-                    continue
-                job.changed = True
-                self._look(key, now)
+                woken.wake_at = None
+                woken.changed |= not woken.run.facts.phase.ended
+                self._look(key, woken, now)
             if self._outbox.full:
                 await self._wait_for_room()

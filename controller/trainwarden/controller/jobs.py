@@ -1,21 +1,38 @@
-"""One job as the engine holds it: its run, what is remembered of it, and when to look at it again."""
+"""One job as the engine holds it, and the reports that come before anything is known of theirs."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from trainwarden.controller.decoding import HeardReport
+from trainwarden.policies.decision import ActionResult
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
 
-__all__ = ["Early", "Job"]
+__all__ = ["EarlyReports", "Heard", "Job", "Remembered"]
+
+_MOST_RESULTS = 256
+_MOST_EARLY_PER_JOB = 200
+_MOST_EARLY = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A report, where it stands in the stream, and when it was stored there in Unix seconds."""
+
+    report: HeardReport
+    sequence: int
+    at: float
 
 
 @dataclass(slots=True)
 class Job:
-    """State of one job. Times are Unix seconds."""
+    """State of one job. Times are Unix seconds at the server."""
 
     run: RunState
+    since: float  # reports from before are of another job of the same name
     memory: RunMemory = field(default_factory=RunMemory)
     judged: int = 0  # sequence of the newest report that was judged
     seen: int = 0  # sequence of the newest report that was taken
@@ -24,10 +41,64 @@ class Job:
     told_at: float = 0.0  # of the newest status
     changed: bool = True  # since the newest status
     faulty: str = ""  # why it can't be judged; said once
+    resumed_at: float = 0.0  # moment of the state that it goes on from
+    results: dict[str, list[tuple[ActionResult, float]]] = field(default_factory=dict)  # of actions not known yet
+    due: list[tuple[ActionResult, float]] = field(default_factory=list)  # of known actions, to be applied in order
+
+    def keep(self, result: ActionResult, at: float) -> None:
+        """Keep a result until its action is known: another engine, or this one before a restart, asked for it."""
+        self.results.setdefault(result.action_id, []).append((result, at))
+        if len(self.results) > _MOST_RESULTS:
+            del self.results[next(iter(self.results))]
+
+    def knows(self, action_id: str) -> bool:
+        """Whether an action is in the memory."""
+        rules = (rule for policy in self.memory.policies.values() for rule in policy.rules.values())
+        return any(step.id == action_id for rule in rules for step in rule.steps)
+
+    def match(self, action_ids: Iterable[str]) -> None:
+        """Make the results of actions due that have become known."""
+        found = [result for action_id in action_ids for result in self.results.pop(action_id, ())]
+        if found:
+            self.due = sorted([*self.due, *found], key=lambda each: each[1])
 
 
-@dataclass(slots=True)
-class Early:
-    """Reports that came before anything was known of their job."""
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the newest state says of a job that is not held."""
 
-    reports: list[tuple[HeardReport, int, float]] = field(default_factory=list)
+    uid: str
+    memory: RunMemory
+    judged: int
+    at: float
+    over: bool  # the job has ended, and nothing is left to be decided
+
+
+class EarlyReports:
+    """The newest reports of each job of which nothing is known yet; bounded over all jobs."""
+
+    def __init__(self) -> None:
+        self._by_job: OrderedDict[tuple[str, str], list[Heard]] = OrderedDict()
+        self._count = 0
+
+    def keep(self, key: tuple[str, str], heard: Heard) -> None:
+        """Keep one; the job that was silent for longest gives way."""
+        kept = self._by_job.setdefault(key, [])
+        self._by_job.move_to_end(key)
+        kept.append(heard)
+        self._count += 1
+        if len(kept) > _MOST_EARLY_PER_JOB:
+            del kept[0]
+            self._count -= 1
+        while self._count > _MOST_EARLY:
+            _, dropped = self._by_job.popitem(last=False)
+            self._count -= len(dropped)
+
+    def pop(self, key: tuple[str, str]) -> list[Heard]:
+        """Those of a job, oldest first."""
+        kept = self._by_job.pop(key, [])
+        self._count -= len(kept)
+        return kept
+
+    def __len__(self) -> int:
+        return self._count

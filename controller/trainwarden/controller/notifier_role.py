@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
 
-from trainwarden.controller.bus import Bus, Entry, Reading
+from trainwarden.controller.bus import Bus, BusError, Entry, Reading
+from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_result
 from trainwarden.notifiers.delivery import DeliveryResult
@@ -19,6 +21,10 @@ from trainwarden.policies.notice import Notice
 __all__ = ["NotifierRole", "Sender"]
 
 log = logging.getLogger(__name__)
+
+_AT_ONCE = 8  # messages under way
+_MOST_RESULTS = 10_000  # kept for whoever shows them
+_LONGEST_ENDING = 45.0  # seconds that messages under way are given when the role is stopped
 
 
 class Sender(Protocol):
@@ -36,6 +42,7 @@ class NotifierRole:
         self._bus, self._sender = bus, sender
         self._sent: set[str] = set()
         self._running: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(_AT_ONCE)
         self.results: list[tuple[Notice, tuple[DeliveryResult, ...]]] = []
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
@@ -48,11 +55,11 @@ class NotifierRole:
             await results.caught_up.wait()
             tasks.append(asyncio.create_task(notices.run()))
             await stop.wait()
-            await self.settled()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_ENDING):
+                    await self.settled()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all([*tasks, *self._running])
 
     async def settled(self) -> None:
         """Wait for messages under way."""
@@ -82,14 +89,20 @@ class NotifierRole:
 
     async def _send(self, notice: Notice) -> None:
         run = notice.decision.run
+        delivered: tuple[DeliveryResult, ...] = ()
+        problem = ""
         try:
-            delivered = await self._sender.send(notice)
-        except Exception:
+            async with self._places:
+                delivered = await self._sender.send(notice)
+        except Exception as error:
             log.exception("a notice could not be sent run=%s/%s", run.namespace, run.job)
-            delivered = ()
+            problem = f"the message could not be made: {type(error).__name__}"
         self.results.append((notice, delivered))
+        del self.results[:-_MOST_RESULTS]
         failed = [result for result in delivered if result.state != "delivered"]
-        if not delivered:
+        if problem:
+            state, reason, message = ActionState.FAILED, "NotDelivered", problem
+        elif not delivered:
             state, reason, message = ActionState.DONE, "NoChannel", "nobody was told: no channel is set"
         elif not failed:
             names = ", ".join(sorted({result.target for result in delivered}))
@@ -106,4 +119,7 @@ class NotifierRole:
             message=message,
             time=datetime.now(UTC),
         )
-        await publish_result(self._bus, result)
+        try:
+            await publish_result(self._bus, result)
+        except BusError as error:
+            log.error("what became of a notice is not told run=%s/%s reason=%s", run.namespace, run.job, error)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
+from collections import deque
 from collections.abc import Callable
+
+import msgspec
 
 from trainwarden.controller.bus import ApiError, Bus
 from trainwarden.controller.payloads import encode
 from trainwarden.controller.status import RunStatus
 from trainwarden.controller.subjects import job_subject
-from trainwarden.policies.decision import ActionRequest, Decision
 from trainwarden.policies.judge import Judgement
-from trainwarden.policies.memory import derived_id
-from trainwarden.policies.notice import Notice
 
 __all__ = ["Outbox"]
 
@@ -30,34 +31,36 @@ class Outbox:
 
     def __init__(self, bus: Bus, *, version: str) -> None:
         self._bus, self._version = bus, version
-        self._queue: asyncio.Queue[tuple[str, bytes, str]] = asyncio.Queue(_MOST)
-        self._states: dict[str, Callable[[], RunStatus]] = {}
+        self._queue: deque[tuple[str, bytes, str]] = deque()
+        self._states: dict[tuple[str, str], Callable[[], RunStatus]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._wake = asyncio.Event()
 
     @property
     def full(self) -> bool:
-        """Whether reading must wait."""
-        return self._queue.qsize() > _MOST - 1000
+        """Whether reading must wait. What is put nevertheless is kept."""
+        return len(self._queue) >= _MOST
 
     def put(self, namespace: str, job: str, judgement: Judgement, state: Callable[[], RunStatus]) -> None:
         """Take what follows from one look at a job, and the state that has it done.
 
-        The state is made when it is published, so of several looks only the newest costs anything.
+        The state is made when it is published, so of several looks only the newest costs anything; with a decision it
+        is made now, since a later one may hold what is still to be put.
         """
+        queue = self._queue
         for decision in judgement.decisions:
-            self._put_decision(namespace, job, decision)
+            stamped = msgspec.structs.replace(decision, engine=self._version)
+            queue.append((job_subject("decision", namespace, job), encode(stamped), decision.id))
         for request in judgement.requests:
-            self._put_request(namespace, job, request)
+            queue.append((job_subject("action", namespace, job), encode(request), request.action.id))
         for notice in judgement.notices:
-            self._put_notice(namespace, job, notice)
+            queue.append((job_subject("notice", namespace, job), encode(notice), notice.id))
         if judgement.decisions:
-            # The state of this very moment: a later one may hold what is still to be put.
-            status = state()
-            self._put_state(namespace, job, status)
+            self._states.pop((namespace, job), None)
+            self._put_state(namespace, job, state)
         else:
-            self._states[f"{namespace}/{job}"] = state
+            self._states[namespace, job] = state
         self._idle.clear()
         self._wake.set()
 
@@ -68,16 +71,13 @@ class Outbox:
     async def run(self) -> None:
         """Publish until cancelled."""
         while True:
-            while not self._queue.empty():
-                subject, data, message_id = self._queue.get_nowait()
-                await self._store(subject, data, message_id)
+            while self._queue:
+                await self._store(*self._queue[0])
+                self._queue.popleft()
             if self._states:
                 key = next(iter(self._states))
-                status = self._states.pop(key)()
-                namespace, job = key.split("/", 1)
-                await self._store(job_subject("state", namespace, job), encode(status), _state_id(status))
-                continue
-            if self._queue.empty():
+                self._put_state(*key, self._states.pop(key))
+            else:
                 self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
@@ -88,21 +88,10 @@ class Outbox:
         except ApiError as error:
             log.error("the stream does not take it subject=%s reason=%s", subject, error.description)
 
-    def _put_decision(self, namespace: str, job: str, decision: Decision) -> None:
-        fields = {name: getattr(decision, name) for name in decision.__struct_fields__}
-        stamped = Decision(**{**fields, "engine": self._version})
-        self._queue.put_nowait((job_subject("decision", namespace, job), encode(stamped), decision.id))
-
-    def _put_request(self, namespace: str, job: str, request: ActionRequest) -> None:
-        self._queue.put_nowait((job_subject("action", namespace, job), encode(request), request.action.id))
-
-    def _put_notice(self, namespace: str, job: str, notice: Notice) -> None:
-        self._queue.put_nowait((job_subject("notice", namespace, job), encode(notice), notice.id))
-
-    def _put_state(self, namespace: str, job: str, status: RunStatus) -> None:
-        self._states.pop(f"{namespace}/{job}", None)
-        self._queue.put_nowait((job_subject("state", namespace, job), encode(status), _state_id(status)))
-
-
-def _state_id(status: RunStatus) -> str:
-    return derived_id("state", status.run.uid, status.time.timestamp(), status.judged)
+    def _put_state(self, namespace: str, job: str, state: Callable[[], RunStatus]) -> None:
+        try:
+            data = encode(state())
+        except Exception:
+            log.exception("the state of a run can't be told run=%s/%s", namespace, job)
+            return
+        self._queue.append((job_subject("state", namespace, job), data, uuid.uuid4().hex))

@@ -1,8 +1,11 @@
-"""What operator and local mode tell the engine: facts of jobs, and policies."""
+"""What operator and local mode tell the engine: facts of jobs, and policies.
+
+Of these the newest counts, so each has an id of its own: the same policy put back within minutes is no repetition.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import uuid
 
 from trainwarden.controller.bus import Bus
 from trainwarden.controller.payloads import encode, encode_policy
@@ -17,21 +20,17 @@ __all__ = ["delete_policy", "publish_facts", "publish_policy", "publish_result"]
 
 async def publish_facts(bus: Bus, facts: RunFacts) -> None:
     """Tell what is known of a job now."""
-    data = encode(facts)
-    subject = job_subject("facts", facts.namespace, facts.job)
-    await bus.store(subject, data, message_id=hashlib.sha256(data).hexdigest()[:32])
+    await bus.store(job_subject("facts", facts.namespace, facts.job), encode(facts), message_id=uuid.uuid4().hex)
 
 
 async def publish_policy(bus: Bus, policy: Policy) -> None:
     """Tell that a policy is there, or was changed."""
-    data = encode_policy(policy)
-    await bus.store(policy_subject(policy), data, message_id=hashlib.sha256(data).hexdigest()[:32])
+    await bus.store(policy_subject(policy), encode_policy(policy), message_id=uuid.uuid4().hex)
 
 
 async def delete_policy(bus: Bus, policy: Policy) -> None:
     """Tell that a policy is gone."""
-    meta = policy.metadata
-    await bus.store(policy_subject(policy), b"", message_id=derived_id("gone", meta.uid, meta.name, meta.generation))
+    await bus.store(policy_subject(policy), b"", message_id=uuid.uuid4().hex)
 
 
 async def publish_result(bus: Bus, result: ActionResult) -> None:

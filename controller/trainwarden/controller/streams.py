@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nats.errors import Error as NatsError
+
 from trainwarden.controller.bus import ApiError, Bus, BusError
 from trainwarden.controller.subjects import PARTITIONS
 
@@ -99,5 +101,5 @@ async def ensure_streams(bus: Bus, limits: StreamLimits | None = None) -> None:
                 raise StreamError(
                     f"stream {name} is there and can't be changed: {refused.description}; remove or rename it"
                 ) from refused
-        except (TimeoutError, OSError) as error:
+        except (TimeoutError, NatsError, OSError) as error:
             raise StreamError("JetStream does not answer; start nats-server with JetStream on (-js)") from error

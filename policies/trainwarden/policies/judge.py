@@ -30,14 +30,14 @@ from trainwarden.policies.ladder import (
     move,
     waits_for,
 )
-from trainwarden.policies.memory import RuleState, RunMemory, StepState
+from trainwarden.policies.memory import RuleState, RunMemory, StepState, forget
 from trainwarden.policies.notice import Notice
 from trainwarden.policies.notices import channels_of, notice_of
 from trainwarden.policies.rules import advance, stand_still
 from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
 
-__all__ = ["Judgement", "apply_result", "judge"]
+__all__ = ["Judgement", "apply_result", "judge", "withdraw"]
 
 _TICK = timedelta(seconds=1)  # conditions that change by time alone are looked at this often
 _REST = timedelta(seconds=30)  # and all others, since data also goes stale by time alone
@@ -113,6 +113,20 @@ def judge(policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, 
     due.sort(key=lambda d: (d.step.type is ActionType.NOTIFY, d.step.type.rank))
     for each in due:
         _act(result, each, memory)
+    return result
+
+
+def withdraw(policy: CompiledPolicy, run: RunState, memory: RunMemory, now: datetime) -> Judgement:
+    """End what goes on under a policy that is deleted, and forget it."""
+    result = Judgement()
+    known = memory.policies.get(policy.uid)
+    if known is not None:
+        scope = run.scope(now)
+        for rule in policy.rules:
+            state = known.rules.get(rule.spec.name)
+            if state is not None and state.engaged:
+                _end(result, Case(policy, rule, state, run, scope), "PolicyDeleted", "the policy was deleted")
+        forget(policy.uid, memory)
     return result
 
 

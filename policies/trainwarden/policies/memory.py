@@ -79,6 +79,11 @@ class RunMemory(msgspec.Struct, rename="camel"):
 
     policies: dict[str, PolicyMemory] = {}
 
+    @property
+    def engaged(self) -> bool:
+        """Whether a rule of any policy is pending or firing."""
+        return any(policy.engaged for policy in self.policies.values())
+
     def keep(self, policies: Collection[str]) -> None:
         """Drop the oldest policies that are not among these, once there are many.
 
