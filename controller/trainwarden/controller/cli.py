@@ -131,12 +131,9 @@ def run(
             price_per_hour=price_per_hour,
             deadline=until,
         )
-        for index, path in enumerate(policy_files):
-            (folder.policies / f"{index:02}-{path.name}").write_bytes(path.read_bytes())
     except WorkspaceError as error:
         _fail(ExitCode.FAILED, str(error))
-    except OSError as error:
-        _fail(ExitCode.FAILED, f"{error.filename}: {error.strerror}; free space, or set TRAINWARDEN_HOME")
+    _keep_policies(folder, policy_files)
     _run_session(folder, record, policies, channels, log, plain, grace, nats_port)
 
 
@@ -178,7 +175,22 @@ def resume(
         _fail(ExitCode.WRONG_INPUT, f"the folder {record.folder}, where the run began, is gone")
     files = policy_files or tuple(sorted(folder.policies.iterdir()))
     policies = _policies(files, record.namespace)
+    if policy_files:
+        _keep_policies(folder, policy_files)
     _run_session(folder, record, policies, _channels(notify, notify_file), log, plain, grace, nats_port)
+
+
+def _keep_policies(folder: Any, files: tuple[Path, ...]) -> None:
+    """Put copies into the run's folder, which `resume` goes by."""
+    try:
+        texts = [(path.name, path.read_bytes()) for path in files]
+        for old in folder.policies.iterdir():
+            old.unlink()
+        for index, (name, text) in enumerate(texts):
+            (folder.policies / f"{index:02}-{name}").write_bytes(text)
+    except OSError as error:
+        place = error.filename or folder.policies
+        _fail(ExitCode.FAILED, f"{place} can't be kept: {error.strerror}; free space, or set TRAINWARDEN_HOME")
 
 
 def _run_session(
@@ -192,23 +204,34 @@ def _run_session(
     nats_port: int,
 ) -> NoReturn:
     import asyncio
+    import contextlib
     import logging
 
     from trainwarden.controller.local.display import display_for
     from trainwarden.controller.local.session import Options, Session
     from trainwarden.controller.local.summary import summary
 
-    logging.basicConfig(filename=folder.path / "trainwarden.log", format="%(asctime)s %(levelname)s %(message)s")
+    logging.raiseExceptions = False  # a full disk is said once, not with each line
+    try:
+        logging.basicConfig(filename=folder.path / "trainwarden.log", format="%(asctime)s %(levelname)s %(message)s")
+    except OSError as error:
+        _fail(ExitCode.FAILED, f"{folder.path} can't be written: {error.strerror}; free space, or set TRAINWARDEN_HOME")
     if log is not None:
         try:
             log.open("ab").close()
         except OSError as error:
             _fail(ExitCode.WRONG_INPUT, f"--log: {log} can't be written: {error.strerror}")
     options = Options(channels, log, nats_port, grace, _version())
-    ending: Ending = asyncio.run(Session(folder, record, policies, options, display_for(plain=plain)).run())
-    folder.release()
-    for line in summary(ending):
-        click.echo(f"trainwarden: {line}", err=True)
+    try:
+        ending: Ending = asyncio.run(Session(folder, record, policies, options, display_for(plain=plain)).run())
+    except Exception as error:
+        logging.getLogger(__name__).exception("trainwarden has failed")
+        _fail(ExitCode.FAILED, f"a fault of trainwarden: {type(error).__name__}: {error}; see {folder.path}")
+    finally:
+        folder.release()
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        for line in summary(ending):
+            print(f"trainwarden: {line}", file=sys.stderr)
     sys.exit(int(ending.code))
 
 
@@ -217,6 +240,8 @@ def _policies(files: tuple[Path, ...], namespace: str) -> list[Any]:
     from trainwarden.controller.policy_files import check_files
     from trainwarden.policies.models import TrainingPolicy
 
+    if Path("-") in files:
+        _fail(ExitCode.WRONG_INPUT, "--policy -: give a file, since `resume` needs a copy of it")
     checked = check_files(files)
     if checked.problems:
         _fail(ExitCode.WRONG_INPUT, *(str(problem) for problem in checked.problems))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from nats.errors import Error as NatsError
 
 from trainwarden.controller.bus import Bus, Entry, Reading
+from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.commanding import ask
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_result
@@ -26,13 +29,14 @@ from trainwarden.policies.decision import (
 )
 from trainwarden.policies.expressions.functions import human_duration
 from trainwarden.reporters.proof import ProofError, measure
-from trainwarden.reporters.wire import Command
+from trainwarden.reporters.wire import Command, Reply
 
 __all__ = ["Executor", "Target", "check_proof"]
 
 log = logging.getLogger(__name__)
 
 _HOLD_MARGIN = 120.0  # seconds that a hold outlives the time for saving: proof checked, process ended
+_LAST_WORD = 1.0  # seconds that an answer may still be on its way when the training has ended
 
 
 class Target(Protocol):
@@ -46,6 +50,10 @@ class Target(Protocol):
     @property
     def resume_command(self) -> str:
         """What a person types to go on."""
+        ...
+
+    async def wait_ended(self) -> None:
+        """Wait until its process has ended; other processes of it may still be there."""
         ...
 
     async def end(self, how: ActionType, *, proof: Proof | None, reason: str) -> None:
@@ -91,9 +99,7 @@ class Executor:
                 finally:
                     self._busy = False
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(tasks)
 
     def _take_result(self, entry: Entry) -> None:
         try:
@@ -134,27 +140,34 @@ class Executor:
             await self._say(request, ActionState.FAILED, "InternalError", f"{type(error).__name__}: {error}")
 
     async def _checkpoint(self, request: ActionRequest) -> None:
-        saved = await self._save(request, hold=False)
+        saved, _ = await self._save(request, hold=False)
         if saved.proof is None:
             await self._say(request, ActionState.FAILED, "NotSaved", saved.note)
         else:
             await self._say(request, ActionState.DONE, "Saved", saved.note, proof=saved.proof)
 
     async def _end(self, request: ActionRequest) -> None:
+        """Save first as the policy says, then end the job; a training that holds for it is let go when it isn't."""
         action, mode = request.action, request.action.checkpoint
-        saved = _Saved(None, "")
-        if mode is not CheckpointMode.SKIP:
-            saved = await self._save(request, hold=True)
-            if saved.proof is None:
+        saved, held = _Saved(None, ""), None
+        try:
+            if mode is not CheckpointMode.SKIP:
+                saved, held = await self._save(request, hold=True)
+            if not self._target.alive:
+                held = None
+                await self._say(request, ActionState.REFUSED, "JobEnded", "the job ended by itself", proof=saved.proof)
+                return
+            if saved.proof is None and mode is not CheckpointMode.SKIP:
                 saved = await self._newest(request, saved.note)
             if saved.proof is None and mode is CheckpointMode.REQUIRED:
                 message = f"not done, since no checkpoint is proven: {saved.note}"
                 await self._say(request, ActionState.REFUSED, "NoCheckpoint", message)
                 return
-        if not self._target.alive:
-            await self._say(request, ActionState.REFUSED, "JobEnded", "the job ended by itself", proof=saved.proof)
-            return
-        await self._target.end(action.type, proof=saved.proof, reason=request.decision.rule)
+            await self._target.end(action.type, proof=saved.proof, reason=request.decision.rule)
+            held = None
+        finally:
+            if held is not None and self._target.alive:
+                await self._release(request, held)
         where = f" after {saved.note}" if saved.proof is not None else " without a checkpoint"
         done = {"Suspend": "suspended", "Stop": "stopped", "Delete": "deleted"}[action.type.value]
         await self._say(
@@ -166,11 +179,14 @@ class Executor:
             resume=self._target.resume_command if action.type is ActionType.SUSPEND and saved.proof is not None else "",
         )
 
-    async def _save(self, request: ActionRequest, *, hold: bool) -> _Saved:
-        """Ask the training for a checkpoint, and check its proof against the files."""
+    async def _save(self, request: ActionRequest, *, hold: bool) -> tuple[_Saved, Command | None]:
+        """Ask the training for a checkpoint, and check its proof against the files.
+
+        Gives also the command for which the training may hold, now or once it comes to it.
+        """
         run, action = request.decision.run, request.action
         if not run.run:
-            return _Saved(None, "the training has no trainwarden reporter that could be asked")
+            return _Saved(None, "the training has no trainwarden reporter that could be asked"), None
         seconds = action.timeout.total_seconds()
         command = Command(
             id=action.id,
@@ -180,17 +196,31 @@ class Executor:
             timeout=seconds,
             holdFor=seconds + _HOLD_MARGIN,
         )
-        reply = await ask(self._bus, run.namespace, run.job, command, patience=min(30.0, seconds))
+        reply = await self._ask(request, command, patience=min(30.0, seconds))
+        if reply is None:
+            return _Saved(None, "the training ended before it had saved"), None
+        held = command if hold and reply.state != "unsupported" else None
         if reply.state != "saved" or reply.checkpoint is None:
-            return _Saved(None, reply.reason or f"the training answered {reply.state}")
+            return _Saved(None, reply.reason or f"the training answered {reply.state}"), held
         told = reply.checkpoint
         proof = Proof(step=told.step, path=told.path, bytes=told.bytes, digest=told.digest)
         problem = await check_proof(proof)
         if problem:
-            if hold:
-                await self._release(run.namespace, run.job, command)
-            return _Saved(None, problem)
-        return _Saved(proof, f"its checkpoint of step {proof.step} was proven ({proof.path})")
+            return _Saved(None, problem), held
+        return _Saved(proof, f"its checkpoint of step {proof.step} was proven ({proof.path})"), held
+
+    async def _ask(self, request: ActionRequest, command: Command, *, patience: float) -> Reply | None:
+        """Ask the training; None when it ends without an answer."""
+        run = request.decision.run
+        asking = asyncio.create_task(ask(self._bus, run.namespace, run.job, command, patience=patience))
+        ending = asyncio.create_task(self._target.wait_ended())
+        try:
+            await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                await asyncio.wait({asking}, timeout=_LAST_WORD)
+            return asking.result() if asking.done() else None
+        finally:
+            await end_all((asking, ending))
 
     async def _newest(self, request: ActionRequest, why: str) -> _Saved:
         """The newest known checkpoint, when the policy lets it do and it is fresh enough."""
@@ -207,9 +237,10 @@ class Executor:
             return _Saved(None, f"{why}; {problem}")
         return _Saved(known, f"the newest checkpoint of step {known.step} was checked ({known.path})")
 
-    async def _release(self, namespace: str, job: str, held: Command) -> None:
+    async def _release(self, request: ActionRequest, held: Command) -> None:
         release = Command(id=f"{held.id}-release", run=held.run, op="release", timeout=10.0)
-        await ask(self._bus, namespace, job, release, patience=5.0)
+        with contextlib.suppress(NatsError, OSError, TimeoutError):
+            await self._ask(request, release, patience=5.0)
 
     async def _say(
         self,

@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 __all__ = ["Job", "JobStartError"]
+
+
+_KEEPER = Path(__file__).with_name("keeper.py")
 
 
 class JobStartError(OSError):
@@ -43,7 +47,8 @@ class Job:
             command: Program and arguments.
             environment: All of it.
             folder: Working directory.
-            output: Takes what the command prints; None lets it print where we do.
+            output: Takes what the command prints, which then has nothing to read; None lets it print and read where we
+                do.
 
         Raises:
             JobStartError: It can't be found or executed.
@@ -51,23 +56,29 @@ class Job:
         control_read, control_write = os.pipe()
         report_read, report_write = os.pipe()
         pipe = asyncio.subprocess.PIPE if output is not None else None
-        keeper = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "trainwarden.controller.local.keeper",
-            str(control_read),
-            str(report_write),
-            *command,
-            pass_fds=(control_read, report_write),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=asyncio.subprocess.STDOUT if output is not None else None,
-            env=dict(environment),
-            cwd=folder,
-            start_new_session=True,
-        )
-        os.close(control_read)
-        os.close(report_write)
+        try:
+            keeper = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-ISB",
+                str(_KEEPER),
+                str(control_read),
+                str(report_write),
+                *command,
+                pass_fds=(control_read, report_write),
+                stdin=asyncio.subprocess.DEVNULL if output is not None else None,
+                stdout=pipe,
+                stderr=asyncio.subprocess.STDOUT if output is not None else None,
+                env=dict(environment),
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:  # the folder is gone, or there are too many processes
+            os.close(control_write)
+            os.close(report_read)
+            raise JobStartError(error.errno, f"{error.filename or folder}: {error.strerror}") from error
+        finally:
+            os.close(control_read)
+            os.close(report_write)
         job = cls(keeper, control_write, report_read)
         job._readers.append(asyncio.create_task(job._hear()))
         if output is not None and keeper.stdout is not None:
@@ -79,7 +90,7 @@ class Job:
             raise JobStartError(error.errno, f"{command[0]}: {os.strerror(error.errno or 0)}") from error
         return job
 
-    def signal(self, number: int) -> None:
+    def send(self, number: int) -> None:
         """Send a signal to the command's process group."""
         self._order(f"signal {int(number)}")
 
@@ -93,16 +104,19 @@ class Job:
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     def _order(self, line: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._control, f"{line}\n".encode())
+        if self._control >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._control, f"{line}\n".encode())
 
     async def _hear(self) -> None:
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(self._report, "rb", buffering=0)
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        told_all = False
         try:
             while line := (await reader.readline()).decode().strip():
+                told_all = line == "gone" or line.startswith("failed")
                 word, _, value = line.partition(" ")
                 if word == "started" and not self._started.done():
                     self._started.set_result(int(value))
@@ -113,12 +127,15 @@ class Job:
         finally:
             transport.close()
             await self._keeper.wait()
+            if not told_all and self._started.done():  # the keeper was killed, and can't end the command any more
+                with contextlib.suppress(OSError):
+                    os.killpg(self._started.result(), signal.SIGKILL)
             if not self._started.done():
                 self._started.set_exception(OSError(errno.ECHILD, "the keeper could not start"))
             if not self.exited.done():
-                self.exited.set_result(-9)  # the keeper was killed, and the command with it
-            with contextlib.suppress(OSError):
-                os.close(self._control)
+                self.exited.set_result(-signal.SIGKILL)
+            os.close(self._control)
+            self._control = -1  # the number may soon be another file's
             self.gone.set()
 
 

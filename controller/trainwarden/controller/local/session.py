@@ -7,13 +7,17 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nats.errors import Error as NatsError
+
 from trainwarden.controller.bus import Bus, BusError, Entry, Reading
+from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.engine import Engine
 from trainwarden.controller.exit_codes import ExitCode
 from trainwarden.controller.local.decision_log import DecisionLog
@@ -28,8 +32,9 @@ from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_policy
 from trainwarden.controller.status import RunStatus
 from trainwarden.controller.streams import LOCAL, ensure_streams
+from trainwarden.controller.subjects import policy_subject
 from trainwarden.notifiers.delivery import DeliveryResult, Dispatcher
-from trainwarden.policies.decision import ActionType
+from trainwarden.policies.decision import ActionResult, ActionType
 from trainwarden.policies.facts import JobPhase
 from trainwarden.policies.models import Policy
 from trainwarden.policies.notice import Notice
@@ -40,7 +45,11 @@ log = logging.getLogger(__name__)
 
 _QUIET = 0.6  # seconds without anything new after which all is told
 _LONGEST_ENDING = 45.0  # seconds after the job's end that messages may take
+_LONGEST_START = 30.0  # seconds that preparing may take before the training starts
+_LONGEST_STOP = 6.0
+_LONGEST_STATUS = 2.0
 _ERRNO_NOT_FOUND = 2
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,94 +87,150 @@ class Session:
         self._display = display
         self._log = DecisionLog(options.decision_log)
         self._ending = Ending(ExitCode.DONE, record, self._log)
-        self._watching: set[asyncio.Task[None]] = set()
+        self._target: LocalTarget | None = None
+        self._storing = True
         self._began = time.time()
         self._signals = 0
         self._signal: int | None = None
 
     async def run(self) -> Ending:
         """Run until the command has ended and everybody is told."""
-        ending = self._ending
         try:
-            server = await LocalServer.start(self._folder.nats, port=self._options.nats_port)
-        except ServerError as error:
-            return self._failed(str(error))
-        try:
-            bus = await server.connect()
-            try:
-                await ensure_streams(bus, LOCAL)
-                await self._with_bus(server, bus)
-            finally:
-                await bus.close()
-        except (ServerError, BusError) as error:
-            return self._failed(str(error))
+            with self._heeding_signals():
+                server = await LocalServer.start(self._folder.nats, port=self._options.nats_port)
+                try:
+                    await self._with_server(server)
+                finally:
+                    await server.stop()
+        except (ServerError, BusError, NatsError, OSError) as error:  # a TimeoutError is an OSError
+            self._problem(str(error) or type(error).__name__)
+            self._ending.code = ExitCode.FAILED
         finally:
-            await server.stop()
             self._log.close()
-        return ending
-
-    def _failed(self, problem: str) -> Ending:
-        self._ending.code = ExitCode.FAILED
-        self._ending.problems.append(problem)
         return self._ending
 
-    async def _with_bus(self, server: LocalServer, bus: Bus) -> None:
-        ending, options = self._ending, self._options
-        target = LocalTarget(self._folder, self._record, bus, grace=options.grace)
+    async def _with_server(self, server: LocalServer) -> None:
+        bus = await server.connect()
+        target = LocalTarget(self._folder, self._record, bus, grace=self._options.grace, said=self._problem)
+        self._target = target
+        try:
+            try:
+                async with asyncio.timeout(_LONGEST_START):
+                    await ensure_streams(bus, LOCAL)
+                    await self._place_policies(bus)
+                    stored = await target.tell(JobPhase.PENDING)
+            except TimeoutError:
+                stored = False
+            if not stored:
+                raise ServerError(f"nats-server does not store what it is told: {server.complaint() or 'it is silent'}")
+            await self._with_roles(server, bus, target)
+        finally:
+            await bus.close()
+
+    async def _place_policies(self, bus: Bus) -> None:
+        """Put the policies where the engine reads them, and take away those of an earlier attempt."""
+        info = await bus.request("$JS.API.STREAM.INFO.TW_POLICIES", {"subjects_filter": ">"})
+        given = {policy_subject(policy) for policy in self._policies}
+        for subject in (info["state"].get("subjects") or {}).keys() - given:
+            await bus.store(subject, b"", message_id=uuid.uuid4().hex)
         for policy in self._policies:
             await publish_policy(bus, policy)
-        await target.tell(JobPhase.PENDING)
-        dispatcher = Dispatcher(_channels(options.channels, self._policies))
-        engine = Engine(bus, version=options.version)
-        notifier = NotifierRole(bus, dispatcher if any(options.channels.values()) else _Nobody())
-        executor = Executor(bus, target, since=datetime.now(UTC), told=self._display.action)
+
+    async def _with_roles(self, server: LocalServer, bus: Bus, target: LocalTarget) -> None:
+        given = self._options.channels
+        dispatcher = Dispatcher(_channels(given, self._policies))
+        engine = Engine(bus, version=self._options.version)
+        notifier = NotifierRole(bus, dispatcher if any(given.values()) else _Nobody())
+        executor = Executor(bus, target, since=datetime.now(UTC), told=self._acted)
         stop = asyncio.Event()
+
+        def stores(well: bool) -> None:
+            self._storing = well
+            if well:
+                self._show(self._display.problem, "nats-server stores reports again; the training is watched")
+            else:
+                why = server.complaint()
+                self._show(
+                    self._display.problem,
+                    f"nats-server does not store reports{f' ({why})' if why else ''}; the training goes on unwatched",
+                )
+
         roles: dict[str, Coroutine[Any, Any, None]] = {
             "engine": engine.run(stop),
             "notifier": notifier.run(),
             "executor": executor.run(),
             "decision log": Reading(bus, "TW_DECISIONS", take=self._decided).run(),
             "status": Reading(bus, "TW_STATE", take=self._told, newest_only=True).run(),
+            "nats-server": server.keep_up(lambda text: self._show(self._display.problem, text)),
+            "facts": target.keep_told(stores),
         }
-        tasks = {asyncio.create_task(role, name=name) for name, role in roles.items()}
-        watcher = asyncio.create_task(self._watch(tasks))
+        tasks = {name: asyncio.create_task(role, name=name) for name, role in roles.items()}
+        watcher = asyncio.create_task(self._watch(set(tasks.values())))
         try:
-            await self._until(engine.ready.wait(), watcher)
-            with self._heeding_signals(target):
-                try:
-                    await target.start(server, output=self._display.output)
-                except JobStartError as error:
-                    self._cannot_start(error)
-                    return
-                self._display.begin(self._record, target.seconds)
-                ending.training_code = await asyncio.shield(target.job.exited)
-                await target.job.gone.wait()
-                await target.job.settled()
-            if target.ended_by is None:
-                await target.ended()
-            ending.seconds = self._record.running_seconds
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._all_told(executor, notifier), _LONGEST_ENDING)
-            ending.code = self._code(target, ending.training_code)
-            for _, results in notifier.results:
-                ending.deliveries += [(each.target, str(each.state), each.reason) for each in results]
-            stop.set()
+            await self._until(engine.ready)
+            if self._signal is not None:
+                self._ending.code = self._code(target, None)
+                return
+            if await self._train(server, target):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LONGEST_ENDING):
+                        await self._all_told(executor, notifier)
+                self._finish(target, server, notifier)
+                stop.set()
+                await asyncio.wait({tasks["engine"]}, timeout=_LONGEST_STOP)
         finally:
-            self._display.end()
-            watcher.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(watcher, *tasks, return_exceptions=True)
+            self._show(self._display.end)
+            await end_all([watcher, *tasks.values()])
             await dispatcher.close()
+
+    async def _train(self, server: LocalServer, target: LocalTarget) -> bool:
+        """Run the command to its end; whether it could be started."""
+        try:
+            await target.start(server, output=self._display.output)
+        except JobStartError as error:
+            self._cannot_start(error)
+            return False
+        self._show(self._display.begin, self._record, target.seconds)
+        self._ending.training_code = await asyncio.shield(target.job.exited)
+        await target.job.gone.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_STOP):
+                await target.job.settled()
+        await target.ended()
+        return True
+
+    def _finish(self, target: LocalTarget, server: LocalServer, notifier: NotifierRole) -> None:
+        ending = self._ending
+        ending.seconds = target.seconds()
+        if not self._storing:
+            why = server.complaint()
+            self._problem(f"nats-server stored nothing at the end{f': {why}' if why else ''}; what came then is lost")
+        ending.code = self._code(target, ending.training_code)
+        for _, results in notifier.results:
+            ending.deliveries += [(each.target, str(each.state), each.reason) for each in results]
+
+    def _problem(self, text: str) -> None:
+        """A part of ours does not work: said now, and in the summary."""
+        self._ending.problems.append(text)
+        if self._target is not None and self._target.alive:
+            self._show(self._display.problem, text)
+
+    def _show(self, shown: Callable[..., None], *arguments: object) -> None:
+        """Show something; a terminal or pipe that is gone must not end the training."""
+        try:
+            shown(*arguments)
+        except Exception as error:
+            log.warning("can't be shown reason=%s", error)
 
     def _cannot_start(self, error: JobStartError) -> None:
         found = error.errno != _ERRNO_NOT_FOUND
         self._ending.code = ExitCode.NOT_EXECUTABLE if found else ExitCode.NOT_FOUND
         what = "can't be executed" if found else "was not found"
         command = self._record.command[0]
-        self._ending.problems.append(f"the command {command!r} {what}: {error.strerror}")
+        self._problem(f"the command {command!r} {what}: {error.strerror}")
         self._record.state = "failed"
-        self._folder.save(self._record)
+        with contextlib.suppress(OSError):
+            self._folder.save(self._record)
 
     async def _watch(self, tasks: set[asyncio.Task[None]]) -> None:
         """A role of ours that fails must never end the training: it goes on unwatched, and that is said."""
@@ -177,26 +242,27 @@ class Session:
                 if error is not None:
                     log.error("a role has failed role=%s", task.get_name(), exc_info=error)
                     reason = f"the {task.get_name()} has failed ({type(error).__name__}: {error})"
-                    self._ending.problems.append(f"{reason}; the training went on without it")
-                    self._display.problem(self._ending.problems[-1])
+                    self._problem(f"{reason}; the training went on without it")
 
-    async def _until(self, wait: Coroutine[Any, Any, Any], watcher: asyncio.Task[None]) -> None:
-        """Wait for the engine, but not for ever when it has failed."""
-        waiting = asyncio.create_task(wait)
-        while not waiting.done() and not self._ending.problems:
-            await asyncio.wait({waiting}, timeout=0.1)
-        waiting.cancel()
-        del watcher
+    async def _until(self, ready: asyncio.Event) -> None:
+        """Wait for the engine, but not for ever when a role has failed, or somebody wants an end."""
+        while not ready.is_set() and not self._ending.problems and self._signal is None:  # noqa: ASYNC110 - of three
+            await asyncio.sleep(0.05)
 
     async def _all_told(self, executor: Executor, notifier: NotifierRole) -> None:
-        """Wait until nothing new comes of the job's end."""
-        quiet = 0.0
-        while quiet < _QUIET:
+        """Wait until nothing new comes of the job's end, or somebody wants no more of it."""
+        quiet, waited, signals = 0.0, 0.0, self._signals
+        while (quiet < _QUIET or (waited < _LONGEST_STATUS and not self._is_over())) and self._signals == signals:
             before = (len(self._log.decisions), len(notifier.results))
             await asyncio.sleep(0.1)
             await notifier.settled()
             same = executor.idle and before == (len(self._log.decisions), len(notifier.results))
-            quiet = quiet + 0.1 if same else 0.0
+            quiet, waited = quiet + 0.1 if same else 0.0, waited + 0.1
+
+    def _is_over(self) -> bool:
+        """Whether the engine has said where the ended run stands."""
+        status = self._ending.status
+        return status is not None and status.job_phase not in (JobPhase.PENDING.value, JobPhase.RUNNING.value)
 
     def _code(self, target: LocalTarget, training: int | None) -> int:
         if target.ended_by is not None:
@@ -205,41 +271,45 @@ class Session:
                 ActionType.STOP: ExitCode.STOPPED,
                 ActionType.DELETE: ExitCode.DELETED,
             }[target.ended_by]
-        if self._signal == signal.SIGINT:
-            return ExitCode.INTERRUPTED
-        if self._signal is not None:
-            return ExitCode.TERMINATED
+        if self._signal is not None and (training is None or target.interrupted):
+            return 128 + self._signal
         code = training if training is not None else 1
         code = 128 - code if code < 0 else code
         return ExitCode.FAILED if code == 0 and self._ending.problems else code
 
     @contextlib.contextmanager
-    def _heeding_signals(self, target: LocalTarget) -> Any:
-        """Pass Ctrl-C and SIGTERM on, so that the training can save; the second time, or after a grace, kill."""
+    def _heeding_signals(self) -> Iterator[None]:
+        """Pass Ctrl-C, SIGTERM and SIGHUP on, so that the training can save; the second, or a grace later, kill it.
+
+        Before the training runs they keep it from being started; after its end they cut short what is still to be told.
+        """
         loop = asyncio.get_running_loop()
-
-        def heed(number: int) -> None:
-            self._signals += 1
-            self._signal = number
-            if not target.alive:
-                return
-            if self._signals > 1:
-                target.job.signal(signal.SIGKILL)
-                return
-            self._display.problem(
-                f"{signal.Signals(number).name} passed on to the training; "
-                f"it has {self._options.grace:g} s to end (again to kill it)"
-            )
-            target.job.signal(number)
-            loop.call_later(self._options.grace, _kill, target)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, heed, number)
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one
+        for number in heeded:
+            loop.add_signal_handler(number, self._heed, number)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in heeded:
                 loop.remove_signal_handler(number)
+
+    def _heed(self, number: int) -> None:
+        self._signals += 1
+        self._signal = number
+        target = self._target
+        if target is None or not target.alive:
+            return
+        if target.interrupted:
+            target.job.send(signal.SIGKILL)
+            return
+        target.interrupted = True
+        target.job.send(number)
+        asyncio.get_running_loop().call_later(self._options.grace, _kill, target)
+        self._show(
+            self._display.problem,
+            f"{signal.Signals(number).name} passed on to the training; "
+            f"it has {self._options.grace:g} s to end (again to kill it)",
+        )
 
     def _decided(self, entry: Entry) -> None:
         if entry.time < self._began:
@@ -247,15 +317,21 @@ class Session:
         before, problem = len(self._log.decisions), self._log.problem
         self._log.take(entry)
         if self._log.problem and not problem:
-            self._ending.problems.append(self._log.problem)
-            self._display.problem(self._log.problem)
+            self._problem(self._log.problem)
         if len(self._log.decisions) > before:
-            self._display.decision(self._log.decisions[-1])
+            self._show(self._display.decision, self._log.decisions[-1])
 
     def _told(self, entry: Entry) -> None:
+        if entry.time < self._began:
+            return
         status = decode(entry.data, RunStatus)
         self._ending.status = status
-        self._display.status(status)
+        if self._target is not None:
+            self._target.note_checkpoint(status.checkpoint)
+        self._show(self._display.status, status)
+
+    def _acted(self, result: ActionResult) -> None:
+        self._show(self._display.action, result)
 
 
 class _Nobody:
@@ -278,4 +354,4 @@ def _channels(given: Mapping[str, Sequence[str]], policies: Sequence[Policy]) ->
 
 def _kill(target: LocalTarget) -> None:
     if target.alive:
-        target.job.signal(signal.SIGKILL)
+        target.job.send(signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import time
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainwarden.controller.bus import Bus
+from nats.errors import Error as NatsError
+
+from trainwarden.controller.bus import Bus, BusError
 from trainwarden.controller.local.job import Job
 from trainwarden.controller.local.server import LocalServer
 from trainwarden.controller.local.workspace import RunFolder, RunRecord
@@ -21,16 +24,41 @@ from trainwarden.policies.facts import JobPhase, RunFacts
 __all__ = ["LocalTarget"]
 
 
-class LocalTarget:
-    """Implements the executor's Target for one process."""
+log = logging.getLogger(__name__)
 
-    def __init__(self, folder: RunFolder, record: RunRecord, bus: Bus, *, grace: float) -> None:
+_STATES = {ActionType.SUSPEND: "suspended", ActionType.STOP: "stopped", ActionType.DELETE: "deleted"}
+_PHASES = {
+    ActionType.SUSPEND: JobPhase.SUSPENDED,
+    ActionType.STOP: JobPhase.FAILED,
+    ActionType.DELETE: JobPhase.DELETING,
+}
+_TOLD_WITHIN = 5.0  # seconds until NATS must have stored what it is told
+_TELL_EVERY = 10.0  # seconds between two looks at whether it still does
+
+
+class LocalTarget:
+    """Implements the executor's Target for one process.
+
+    Args:
+        folder: Of the run.
+        record: Of the run; kept up to date, in the folder too.
+        bus: The connection.
+        grace: Seconds between SIGTERM and SIGKILL.
+        said: Takes what a person must know: the record can't be written.
+    """
+
+    def __init__(
+        self, folder: RunFolder, record: RunRecord, bus: Bus, *, grace: float, said: Callable[[str], None]
+    ) -> None:
         self.folder, self.record = folder, record
-        self._bus, self._grace = bus, grace
+        self._bus, self._grace, self._said = bus, grace, said
         self._job: Job | None = None
         self._started_at: datetime | None = None
         self._started = 0.0
+        self._ran: float | None = None  # seconds of this attempt, once it has ended
+        self._phase = JobPhase.PENDING
         self.ended_by: ActionType | None = None
+        self.interrupted = False  # a person's signal was passed on
 
     @property
     def alive(self) -> bool:
@@ -71,71 +99,98 @@ class LocalTarget:
         self._job = await Job.start(record.command, environment=environment, folder=Path(record.folder), output=output)
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
         record.state, record.reason = "running", ""
-        self.folder.save(record)
+        self.keep()
         await self.tell(JobPhase.RUNNING)
 
     def seconds(self) -> float:
         """How long this attempt has run, or ran."""
+        if self._ran is not None:
+            return self._ran
         return time.monotonic() - self._started if self._started_at is not None else 0.0
 
-    async def tell(self, phase: JobPhase) -> None:
-        """Publish what is known now."""
+    def keep(self) -> None:
+        """Write the record; a full disk is said, and the run goes on."""
+        try:
+            self.folder.save(self.record)
+        except OSError as error:
+            self._said(f"{self.folder.path}/run.json can't be written: {error.strerror}; resume will know less")
+
+    def note_checkpoint(self, proof: Proof | None) -> None:
+        """Keep the newest complete checkpoint, so that a run which ends in any way can be resumed from it."""
+        if proof is not None and proof != self.record.checkpoint and self.ended_by is None:
+            self.record.checkpoint = proof
+            self.keep()
+
+    async def tell(self, phase: JobPhase | None = None) -> bool:
+        """Publish what is known now; whether NATS has stored it in time."""
+        self._phase = phase = phase or self._phase
         record = self.record
-        await publish_facts(
-            self._bus,
-            RunFacts(
-                namespace=record.namespace,
-                job=record.name,
-                uid=record.uid,
-                phase=phase,
-                time=datetime.now(UTC),
-                created_at=record.created_at,
-                attempt=f"{record.id}-{record.attempts}",
-                attempt_started_at=self._started_at,
-                ready=phase is JobPhase.RUNNING,
-                pods=(socket.gethostname(),),
-                restarts=0,
-                labels=record.labels,
-                gpus=record.gpus,
-                owner=os.environ.get("USER", ""),
-                running_seconds=record.running_seconds,
-                price_per_hour=record.price_per_hour,
-                deadline=record.deadline,
-            ),
+        facts = RunFacts(
+            namespace=record.namespace,
+            job=record.name,
+            uid=record.uid,
+            phase=phase,
+            time=datetime.now(UTC),
+            created_at=record.created_at,
+            attempt=f"{record.id}-{record.attempts}",
+            attempt_started_at=self._started_at,
+            ready=phase is JobPhase.RUNNING,
+            pods=(socket.gethostname(),),
+            restarts=0,
+            labels=record.labels,
+            gpus=record.gpus,
+            owner=os.environ.get("USER", ""),
+            running_seconds=record.running_seconds,
+            price_per_hour=record.price_per_hour,
+            deadline=record.deadline,
         )
+        try:
+            async with asyncio.timeout(_TOLD_WITHIN):
+                await publish_facts(self._bus, facts)
+        except (BusError, NatsError, OSError, TimeoutError) as error:
+            log.warning("facts were not stored reason=%s", type(error).__name__)
+            return False
+        return True
+
+    async def keep_told(self, well: Callable[[bool], None]) -> None:
+        """Tell again and again while the process runs, also after NATS was away; works until cancelled.
+
+        Args:
+            well: Called with whether NATS stores what it is told, when that changes.
+        """
+        was = True
+        while True:
+            await asyncio.sleep(_TELL_EVERY if was else 1.0)
+            if self.alive and (stored := await self.tell()) is not was:
+                well(was := stored)
+
+    async def wait_ended(self) -> None:
+        await asyncio.shield(self.job.exited)
 
     async def end(self, how: ActionType, *, proof: Proof | None, reason: str) -> None:
         """End the process, and record how before it is gone, so that a crash of ours in between forgets nothing."""
         record = self.record
         self.ended_by = how
-        record.state = {"Suspend": "suspended", "Stop": "stopped", "Delete": "deleted"}[how.value]
+        record.state, record.reason = _STATES[how], reason
         record.checkpoint = proof or record.checkpoint
-        record.reason = reason
-        self.folder.save(record)
+        self.keep()
         await self.job.end(0.0 if how is ActionType.DELETE else self._grace)
         await self.ended()
 
     async def ended(self) -> None:
-        """The process is gone: record and publish how."""
+        """The process is gone: record and publish how, once."""
         await self.job.gone.wait()
-        record = self.record
-        if self._started_at is None:
+        if self._ran is not None:
             return
-        record.running_seconds += self.seconds()
-        code = await asyncio.shield(self.job.exited)
-        phase = (
-            {
-                ActionType.SUSPEND: JobPhase.SUSPENDED,
-                ActionType.STOP: JobPhase.FAILED,
-                ActionType.DELETE: JobPhase.DELETING,
-            }.get(self.ended_by)
-            if self.ended_by is not None
-            else None
-        )
-        if phase is None:
-            phase = JobPhase.COMPLETE if code == 0 else JobPhase.FAILED
-            record.state = "complete" if code == 0 else "failed"
-        started, self._started_at = self._started_at, None
-        self.folder.save(record)
-        del started
+        self._ran, record = self.seconds(), self.record
+        record.running_seconds += self._ran
+        self._started_at = None
+        code = self.job.exited.result()
+        if self.ended_by is not None:
+            phase = _PHASES[self.ended_by]
+        elif code == 0 and not self.interrupted:
+            phase, record.state = JobPhase.COMPLETE, "complete"
+        else:
+            phase, record.state = JobPhase.FAILED, "interrupted" if self.interrupted else "failed"
+        self.keep()
         await self.tell(phase)
