@@ -186,9 +186,9 @@ class Trainer:
             report_subject(self.namespace, self.job), data, message_id=f"{self.run}:{time.monotonic_ns()}"
         )
 
-    async def until(self, true: Any, loss: float | None = None, **more: Any) -> None:
+    async def until(self, true: Any, loss: float | None = None, *, patience: float = PATIENCE, **more: Any) -> None:
         """Report on and on until something holds."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while not true():
             assert time.monotonic() < deadline, "it never came to hold"
             await self.report(loss, **more)

@@ -16,18 +16,25 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
         self.deaf = False  # what the server says from now on is thrown away
-        self.open = True
 
     async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.shut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def open(self) -> None:
+        """Listen, on the same port as ever."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def shut(self) -> None:
+        """Break all connections and take no others."""
         assert self._server is not None
         self._server.close()
         self.cut()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
         """Break all connections."""
@@ -37,9 +44,6 @@ class Proxy:
         self.deaf = False
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self.open:
-            writer.transport.abort()
-            return
         there, back = await asyncio.open_connection("127.0.0.1", self._to)
         self._writers |= {writer, back}
         for source, sink, from_server in ((reader, back, False), (there, writer, True)):

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from nats.errors import Error as NatsError
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.decoding import RejectedError, decode_report
-from trainwarden.controller.jobs import EarlyReports, Heard, Job, Remembered
+from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Remembered
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
 from trainwarden.controller.server_clock import ServerClock
@@ -41,6 +42,7 @@ __all__ = ["Engine"]
 log = logging.getLogger(__name__)
 
 _APART = 0.1  # seconds between two looks at one run; reports in between are looked at together
+_EARLY_LOOKS = 1_500.0  # per second that are taken at once nevertheless, while there is little to do
 _STATUS_EVERY = 1.0  # seconds between two states of one run without a decision
 _TICK = 0.01
 _HEAD_START = 5.0  # seconds that another machine's clock may be ahead, when a job is made
@@ -87,6 +89,7 @@ class Engine:
         self._wakes: list[tuple[float, Key]] = []
         self._live = False  # all that was stored before the start has been taken
         self._began = self._clock.now()
+        self._allowance = Allowance(_EARLY_LOOKS)
         self._warned_at = 0.0
         self.rejected = 0
         self.ready = asyncio.Event()
@@ -140,12 +143,12 @@ class Engine:
     async def _or_failure(self, waiting: Awaitable[object], tasks: list[asyncio.Task[None]]) -> None:
         """Wait, but not past the end of a task that must not end."""
         awaited = asyncio.ensure_future(waiting)
-        done, _ = await asyncio.wait([awaited, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        if awaited in done:
-            return
-        awaited.cancel()
-        for task in done:
-            if task is not awaited:
+        try:
+            done, _ = await asyncio.wait([awaited, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            awaited.cancel()
+        for task in tasks:
+            if task in done and awaited not in done:
                 task.result()
 
     def _go_live(self, newest: int) -> None:
@@ -155,6 +158,7 @@ class Engine:
             if job.judged > newest:  # the stream has lost what was judged
                 job.judged = job.seen
             self._catch_up(key, job, now)
+            self._apply(key, job, math.inf)
             job.wake_at = None
         self._live = True
         self._look_at_all()
@@ -192,7 +196,7 @@ class Engine:
             return
         after = at - job.judged_at
         apart = _APART if self._live else self._apart(job, at)
-        if after >= apart or after < -_SET_BACK:
+        if after >= apart or after < -_SET_BACK or (self._live and self._allowance.take()):
             self._look(key, job, at)
         else:
             self._wake(key, job, job.judged_at + apart)
@@ -303,7 +307,7 @@ class Engine:
         if job.knows(result.action_id):
             job.match([result.action_id])
         if self._live:
-            self._apply(key, job, max(entry.time, job.judged_at))
+            self._apply(key, job, math.inf)
 
     # ------------------------------------------------------------------ judging
 
@@ -317,17 +321,17 @@ class Engine:
     def _catch_up(self, key: Key, job: Job, until: float) -> None:
         """Do in a replay what time alone would have done before a moment: waits that were over, results that came."""
         while True:
-            wake, result = job.wake_at, job.due[0][1] if job.due else None
-            if result is not None and result < until and (wake is None or result <= wake):
+            result = job.due[0][1] if job.due else until
+            wake = until
+            if job.wake_at is not None:
+                wake = max(job.wake_at, job.judged_at + self._apart(job, job.wake_at))
+            if result < until and result <= wake:
                 self._apply(key, job, result)
-                continue
-            if wake is None:
+            elif wake < until:
+                job.wake_at = None
+                self._look(key, job, wake)
+            else:
                 return
-            wake = max(wake, job.judged_at + self._apart(job, wake))
-            if wake >= until:
-                return
-            job.wake_at = None
-            self._look(key, job, wake)
 
     def _apart(self, job: Job, at: float) -> float:
         """Seconds between two looks in a replay: as live near its beginning and its end, further apart in between."""
@@ -360,7 +364,7 @@ class Engine:
             job.match([request.action.id for request in judgement.requests])
             job.match([notice.action_id for notice in judgement.notices])
             if self._live:
-                self._apply(key, job, self._clock.now())
+                self._apply(key, job, math.inf)
         if self._live and job.run.facts.phase.ended and key not in self._ended:
             self._ended[key] = None
             self._let_go()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from trainwarden.controller.decoding import HeardReport
@@ -11,7 +12,7 @@ from trainwarden.policies.decision import ActionResult
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
 
-__all__ = ["EarlyReports", "Heard", "Job", "Remembered"]
+__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Remembered"]
 
 _MOST_RESULTS = 256
 _MOST_EARLY_PER_JOB = 200
@@ -72,6 +73,29 @@ class Remembered:
     judged: int
     at: float
     over: bool  # the job has ended, and nothing is left to be decided
+
+
+class Allowance:
+    """So many looks per second may be taken early, a burst of a tenth of them at once.
+
+    Args:
+        rate: Looks per second.
+        monotonic: Seconds that never go back.
+    """
+
+    def __init__(self, rate: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._monotonic = rate, monotonic
+        self._left, self._at = rate / 10, monotonic()
+
+    def take(self) -> bool:
+        """Whether one more is allowed now."""
+        at = self._monotonic()
+        self._left = min(self._left + (at - self._at) * self._rate, self._rate / 10)
+        self._at = at
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class EarlyReports:
