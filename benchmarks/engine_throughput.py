@@ -186,7 +186,7 @@ async def measure_latency(url: str, bus: Bus) -> list[float]:
 
     def take(entry: Entry) -> None:
         decision = decode(entry.data, Decision)
-        if decision.verdict == "Firing":
+        if decision.verdict == "Firing" and decision.policy.name == "guard":
             heard.setdefault(decision.run.job, time.perf_counter())
 
     first = REPORTS // RUNS

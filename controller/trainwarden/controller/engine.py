@@ -42,7 +42,8 @@ __all__ = ["Engine"]
 log = logging.getLogger(__name__)
 
 _APART = 0.1  # seconds between two looks at one run; reports in between are looked at together
-_EARLY_LOOKS = 1_500.0  # per second that are taken at once nevertheless, while there is little to do
+_EARLY_LOOKS = 1_000.0  # per second that are taken at once nevertheless, while few reports wait
+_FEW = 20
 _STATUS_EVERY = 1.0  # seconds between two states of one run without a decision
 _TICK = 0.01
 _HEAD_START = 5.0  # seconds that another machine's clock may be ahead, when a job is made
@@ -173,7 +174,7 @@ class Engine:
         key = job_of(entry.subject)
         if self._live:
             self._clock.see(entry.time)
-        heard = Heard(report, entry.sequence, entry.time)
+        heard = Heard(report, entry.sequence, entry.time, fresh=entry.pending < _FEW)
         job = self._jobs.get(key)
         if job is None:
             if partition_of(*key) in self._partitions:
@@ -196,7 +197,7 @@ class Engine:
             return
         after = at - job.judged_at
         apart = _APART if self._live else self._apart(job, at)
-        if after >= apart or after < -_SET_BACK or (self._live and self._allowance.take()):
+        if after >= apart or after < -_SET_BACK or (heard.fresh and self._live and self._allowance.take()):
             self._look(key, job, at)
         else:
             self._wake(key, job, job.judged_at + apart)

@@ -26,6 +26,7 @@ class Heard:
     report: HeardReport
     sequence: int
     at: float
+    fresh: bool  # few others wait behind it
 
 
 @dataclass(slots=True)

@@ -1,0 +1,81 @@
+"""What the engine keeps is bounded, and its clock is the server's."""
+
+from __future__ import annotations
+
+from tests.controller.engines import facts
+
+from trainwarden.controller.decoding import decode_report
+from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job
+from trainwarden.controller.server_clock import ServerClock
+from trainwarden.policies.decision import ActionResult, ActionState
+from trainwarden.policies.run import RunState
+
+REPORT = decode_report(b'{"v":1,"run":"r","seq":0,"ts":1,"pod":"p","phase":"train","step":1}')
+
+
+class Hand:
+    """A clock moved by hand."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_early_reports_are_bounded_over_all_jobs_and_the_newest_of_each_are_kept() -> None:
+    early = EarlyReports()
+    for number in range(300):
+        early.keep(("a", "one"), Heard(REPORT, number, 0.0, fresh=True))
+    assert [heard.sequence for heard in early.pop(("a", "one"))] == list(range(100, 300))
+    assert len(early) == 0
+
+    for number in range(6_000):
+        early.keep(("a", str(number)), Heard(REPORT, number, 0.0, fresh=True))
+    assert len(early) == 5_000
+    assert early.pop(("a", "0")) == []
+    assert len(early.pop(("a", "5999"))) == 1
+
+
+def test_results_of_actions_that_never_become_known_are_bounded() -> None:
+    job = Job(RunState(facts()), since=0.0)
+    for number in range(1_000):
+        result = ActionResult(str(number), "a", "b", ActionState.DONE, "Done", "", facts().time)
+        job.keep(result, float(number))
+    job.match(["0", "999", "998"])
+
+    assert [at for _, at in job.due] == [998.0, 999.0]
+    assert len(job.results) < 300
+
+
+def test_so_many_looks_per_second_are_allowed_early() -> None:
+    hand = Hand(0.0)
+    allowance = Allowance(100.0, hand)
+    assert [allowance.take() for _ in range(11)] == [True] * 10 + [False]
+    hand.at = 0.05
+    assert [allowance.take() for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_the_clock_is_the_servers_and_goes_on_between_messages() -> None:
+    steady = Hand(1000.0)
+    clock = ServerClock(steady, lambda: 50_000.0)
+    assert clock.now() == 50_000.0
+
+    clock.see(50_007.0)  # this machine is behind
+    steady.at += 2
+    clock.see(50_008.5)  # this one took half a second
+    assert clock.now() == 50_009.0
+
+
+def test_a_server_clock_that_is_set_back_is_followed_and_noticed_once() -> None:
+    steady = Hand(0.0)
+    clock = ServerClock(steady, lambda: 10_000.0)
+    assert not clock.was_set_back()
+    noticed = []
+    for second in range(1, 40):
+        steady.at = float(second)
+        clock.see(6_400.0 + second)
+        noticed.append(clock.was_set_back())
+
+    assert noticed.count(True) == 1
+    assert clock.now() == 6_439.0
