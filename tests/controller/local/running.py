@@ -72,7 +72,7 @@ class Run:
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Start `trainwarden` in a folder."""
     return subprocess.Popen(
-        [sys.executable, "-m", "trainwarden.controller.cli", *arguments],
+        [sys.executable, "-P", "-m", "trainwarden.controller.cli", *arguments],
         cwd=folder,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

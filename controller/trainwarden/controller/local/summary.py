@@ -28,11 +28,12 @@ def summary(ending: Ending) -> list[str]:
         proof = record.checkpoint
         digest = f", {proof.digest[:23]}…" if proof.digest else ""
         size = f", {proof.bytes:,} bytes" if proof.bytes is not None else ""
-        lines.append(f"safe     checkpoint of step {proof.step} at {proof.path}{size}{digest}")
+        kind = "safe    " if proof.digest else "newest  "
+        lines.append(f"{kind} checkpoint of step {proof.step} at {proof.path}{size}{digest}")
     lines += _saved(ending)
     for target, state, reason in ending.deliveries:
         lines.append(f"told     {target}" if state == "delivered" else f"not told {target}: {reason}")
-    if ending.code == ExitCode.SUSPENDED:
+    if record.state == "suspended" or (record.state in ("interrupted", "failed") and record.checkpoint is not None):
         lines.append(f"resume   trainwarden resume {record.name}-{record.id}")
     lines += [f"problem  {problem}" for problem in ending.problems]
     return lines
