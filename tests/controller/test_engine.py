@@ -234,3 +234,32 @@ async def test_an_engine_that_is_stopped_has_told_all(bus: Bus, caplog: pytest.L
         await asyncio.wait_for(task, 20)
         await eventually(lambda: heard.notices and heard.states)
     assert not caplog.records
+
+
+async def test_of_jobs_that_ended_only_the_newest_are_held(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwarden.controller.engine._MOST_ENDED", 3)
+    await publish_policy(bus, policy(HIGH))
+    async with hearing(bus) as heard, running(bus) as engine:
+        for number in range(8):
+            job = f"job-{number}"
+            told = await begin(bus, job=job, uid=job)
+            await Trainer(bus, job=job, run=job).report(1.0)
+            await publish_facts(bus, facts(job=job, uid=job, phase=JobPhase.COMPLETE, created_at=told.created_at))
+        await eventually(lambda: len({s.run.job for s in heard.states if s.job_phase == "Complete"}) == 8)
+        assert engine.held == 3
+        again = await begin(bus, job="job-0", uid="job-0", attempt="a-2")  # one that goes on after all
+        await Trainer(bus, job="job-0", run="later").report(9.0)
+        await eventually(lambda: heard.notices)
+        assert engine.held == 4
+    assert heard.notices[0].decision.run.attempt == again.attempt
+
+
+async def test_facts_of_a_job_that_can_not_be_judged_stop_no_other(bus: Bus) -> None:
+    await publish_policy(bus, policy(HIGH))
+    async with hearing(bus) as heard, running(bus):
+        odd = facts(job="odd", uid="odd")
+        await publish_facts(bus, facts(job="odd", uid="odd", time=odd.time.replace(tzinfo=None)))
+        await publish_facts(bus, odd)
+        await begin(bus)
+        await Trainer(bus).report(9.0)
+        await eventually(lambda: heard.notices)

@@ -95,6 +95,11 @@ class Engine:
         self.rejected = 0
         self.ready = asyncio.Event()
 
+    @property
+    def held(self) -> int:
+        """Jobs whose runs are in memory."""
+        return len(self._jobs)
+
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Work until `stop` is set, or for ever."""
         stop = stop or asyncio.Event()
@@ -386,6 +391,8 @@ class Engine:
             job = self._jobs.get(key)
             if job is not None and job.run.facts.phase.ended:
                 del self._jobs[key]
+                if job.changed:
+                    self._outbox.put(*key, Judgement(), partial(self._status, job))
                 self._remember(key, Remembered(job.run.facts.uid, job.memory, job.judged, job.judged_at, over=True))
 
     def _status(self, job: Job) -> RunStatus:
