@@ -24,6 +24,7 @@ __all__ = ["Display", "LiveDisplay", "PlainDisplay", "display_for", "progress_te
 
 _EVERY = 30.0  # seconds between two plain lines of progress
 _SHOWN = 6  # metrics
+_LONGEST_LINE = 65_536  # bytes of a line that has not ended
 _COLOURS = {
     Verdict.FIRING: "bold red",
     Verdict.PENDING: "yellow",
@@ -108,6 +109,11 @@ def _decision_text(decision: Decision) -> str:
     return f"{where} is {decision.verdict}: {decision.message}"
 
 
+def _line(data: bytes) -> Text:
+    """A line of the command's, with its colours, as it stands on the screen after all its \\r."""
+    return Text.from_ansi(data.decode(errors="replace").rstrip("\r").rpartition("\r")[2])
+
+
 class PlainDisplay:
     """Lines on standard error, on changes and now and then; the command prints by itself."""
 
@@ -185,23 +191,26 @@ class LiveDisplay:
         self._live.stop()
 
     def _print(self, data: bytes) -> None:
-        """Print whole lines above the panel; of a line that is drawn over with \\r, its newest state."""
+        """Print whole lines above the panel, a chunk at a time."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
-            self._console.print(Text.from_ansi(text))
-        self._rest = self._rest.rpartition(b"\r")[2] if len(self._rest) > 65_536 else self._rest
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest = self._rest.rpartition(b"\r")[2][-_LONGEST_LINE:]
+        if lines:
+            self._console.print(Text("\n").join(map(_line, lines)), soft_wrap=True)
 
     def _panel(self) -> Group:
         status, now = self._status, datetime.now(UTC)
         name = f"{self._record.namespace}/{self._record.name}" if self._record is not None else ""
+        unended = _line(self._rest)  # such as a progress bar of the command
+        unended.truncate(self._console.width)
+        above = [unended] if unended else []
         head = Text.assemble(("trainwarden ", "bold"), name, f"  {_length(self._seconds())}")
         if status is not None and status.cost is not None:
             head.append(f"  cost {status.cost:.2f}")
         if self._action:
             head.append(f"  {self._action}", style="cyan")
         if status is None:
-            return Group(Text("─" * min(self._console.width, 60), style="dim"), head)
+            return Group(*above, Text("─" * min(self._console.width, 60), style="dim"), head)
         bar = Table.grid()
         bar.add_row(ProgressBar(total=100, completed=status.percent or 0, width=min(60, self._console.width)))
         rules = Table.grid(padding=(0, 2))
@@ -211,7 +220,7 @@ class LiveDisplay:
             rules.add_row(
                 f"{rule.policy}/{rule.rule}{audit}", Text(_rule_text(rule, now), style=style, overflow="ellipsis")
             )
-        parts: list[Text | Table] = [Text("─" * min(self._console.width, 60), style="dim"), head]
+        parts: list[Text | Table] = [*above, Text("─" * min(self._console.width, 60), style="dim"), head]
         if status.total:
             parts.append(bar)
         parts += [Text(progress_text(status), overflow="ellipsis", no_wrap=True), rules]
