@@ -92,9 +92,10 @@ class Outcome:
             [r.action.id for r in self.requests],
             [n.id for n in self.notices],
         ):
-            assert [each for each, count in Counter(ids).items() if count > 1] == []
-        counted = Counter(self.told)
-        assert [each for each, count in counted.items() if count > 1] == []
+            doubled = [each for each, count in Counter(ids).items() if count > 1]
+            assert not doubled, f"{doubled} in {self.told}"
+        doubled = [each for each, count in Counter(self.told).items() if count > 1]
+        assert not doubled, f"{doubled} in {[(d.time, *told) for d, *told in zip(self.decisions, self.told)]}"
 
 
 @contextlib.asynccontextmanager
