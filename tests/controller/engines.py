@@ -95,7 +95,9 @@ class Outcome:
             doubled = [each for each, count in Counter(ids).items() if count > 1]
             assert not doubled, f"{doubled} in {self.told}"
         doubled = [each for each, count in Counter(self.told).items() if count > 1]
-        assert not doubled, f"{doubled} in {[(d.time, *told) for d, *told in zip(self.decisions, self.told)]}"
+        assert not doubled, (
+            f"{doubled} in {[(d.time, *told) for d, *told in zip(self.decisions, self.told, strict=False)]}"
+        )
 
 
 @contextlib.asynccontextmanager
