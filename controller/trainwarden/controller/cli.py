@@ -130,6 +130,8 @@ def run(
             gpus=gpus,
             price_per_hour=price_per_hour,
             deadline=until,
+            notify_file=str(notify_file.absolute()) if notify_file is not None else "",
+            log=str(log.absolute()) if log is not None else "",
         )
     except WorkspaceError as error:
         _fail(ExitCode.FAILED, str(error))
@@ -173,6 +175,10 @@ def resume(
             _fail(ExitCode.WRONG_INPUT, f"{problem}; put them back, or go on anyway with --force")
     if not Path(record.folder).is_dir():
         _fail(ExitCode.WRONG_INPUT, f"the folder {record.folder}, where the run began, is gone")
+    if not notify and notify_file is None and record.notify_file:
+        notify_file = Path(record.notify_file)
+    if log is None and record.log:
+        log = Path(record.log)
     files = policy_files or tuple(sorted(folder.policies.iterdir()))
     policies = _policies(files, record.namespace)
     if policy_files:
@@ -314,7 +320,10 @@ def policy_check(files: tuple[Path, ...], form: str, engine: Any) -> None:
 
     from trainwarden.controller.policy_files import check_files
 
-    checked = check_files(files, engine=engine)
+    try:
+        checked = check_files(files, engine=engine)
+    except ImportError:
+        _fail(ExitCode.WRONG_INPUT, f"--engine {engine}: it is not installed here; leave the option out")
     if form == "json":
         found = []
         for problem in checked.problems:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -224,7 +225,9 @@ def test_a_decision_log_that_fills_up_ends_but_the_run_goes_on(folder: Path) -> 
     assert "/dev/full can't be written: No space left on device" in run.output
 
 
-def test_one_message_tells_of_the_suspension_with_its_checkpoint(folder: Path) -> None:
+@pytest.fixture
+def receiver() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A real HTTP receiver: its Apprise URL, and what it was sent."""
     messages: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -238,14 +241,20 @@ def test_one_message_tells_of_the_suspension_with_its_checkpoint(folder: Path) -
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        file = written(folder, policy("progress.step > 100", "{type: Notify}", "{type: Suspend}"))
-        url = f"json://127.0.0.1:{server.server_address[1]}/secret-path"
+    yield f"json://127.0.0.1:{server.server_address[1]}/secret-path", messages
+    server.shutdown()
+    server.server_close()
 
-        run = trainwarden(folder, "run", "--policy", file, "--notify", url, "--", PYTHON, "train.py")
-    finally:
-        server.shutdown()
-        server.server_close()
+
+def test_one_message_tells_of_the_suspension_with_its_checkpoint(
+    folder: Path, receiver: tuple[str, list[dict[str, str]]]
+) -> None:
+    url, messages = receiver
+    file = written(folder, policy("progress.step > 100", "{type: Notify, channels: [team]}", "{type: Suspend}"))
+
+    run = trainwarden(
+        folder, "run", "--policy", file, "--notify", url, "--price-per-hour", "9", "--", PYTHON, "train.py"
+    )
 
     assert run.code == 75, run.output
     (message,) = messages
@@ -253,9 +262,28 @@ def test_one_message_tells_of_the_suspension_with_its_checkpoint(folder: Path) -
     assert "sha256:" in message["message"]
     assert "trainwarden resume train-" in message["message"]
     assert "secret-path" not in run.output
+    assert "there is no channel 'team' here" in run.output
     for file_ in (folder / ".trainwarden").rglob("*"):
         if file_.is_file():
             assert b"secret-path" not in file_.read_bytes(), file_
+
+
+def test_resuming_tells_and_logs_where_the_run_did(folder: Path, receiver: tuple[str, list[dict[str, str]]]) -> None:
+    url, messages = receiver
+    (folder / "notify.txt").write_text(url)
+    (folder / "notify.txt").chmod(0o600)
+    options = ["--policy", written(folder, policy("progress.step > 50", "{type: Suspend}"))]
+    options += ["--notify-file", "notify.txt", "--log", "decisions.jsonl"]
+    run = trainwarden(folder, "run", *options, "--", PYTHON, "train.py")
+    assert run.code == 75, run.output
+    told, logged = len(messages), len(run.decisions)
+    (folder / "other.yaml").write_text(policy("progress.step > 50", "{type: Notify}", name="other"))
+
+    resumed = trainwarden(folder, "resume", "--policy", "other.yaml", STEPS="300")
+
+    assert resumed.code == 0, resumed.output
+    assert len(messages) == told + 1
+    assert len(resumed.decisions) > logged
 
 
 def test_every_line_of_the_decision_log_is_whole(folder: Path) -> None:

@@ -75,6 +75,8 @@ class Ending:
     deliveries: list[tuple[str, str, str]] = field(default_factory=list)  # target, state, reason
     training_code: int | None = None
     seconds: float = 0.0
+    saved_seconds: float | None = None  # of training that will not be run, as people were told
+    saved_cost: float | None = None
 
 
 class Session:
@@ -138,7 +140,10 @@ class Session:
 
     async def _with_roles(self, server: LocalServer, bus: Bus, target: LocalTarget) -> None:
         given = self._options.channels
-        dispatcher = Dispatcher(_channels(given, self._policies))
+        unknown = _unknown_channels(given, self._policies)
+        dispatcher = Dispatcher({**dict.fromkeys(unknown, given.get("default", ())), **given})
+        for name in unknown:
+            self._show(self._display.problem, f"there is no channel {name!r} here; its messages go where all go")
         engine = Engine(bus, version=self._options.version)
         notifier = NotifierRole(bus, dispatcher if any(given.values()) else _Nobody())
         executor = Executor(bus, target, since=datetime.now(UTC), told=self._acted)
@@ -208,7 +213,9 @@ class Session:
             why = server.trouble or server.complaint() or "it did not answer"
             self._problem(f"nats-server stored no reports at the end: {why}; nothing was judged then")
         ending.code = self._code(target, ending.training_code)
-        for _, results in notifier.results:
+        for notice, results in notifier.results:
+            if notice.saved_seconds is not None:
+                ending.saved_seconds, ending.saved_cost = notice.saved_seconds, notice.saved_cost
             ending.deliveries += [(each.target, str(each.state), each.reason) for each in results]
 
     def _problem(self, text: str) -> None:
@@ -345,13 +352,10 @@ class _Nobody:
         return ()
 
 
-def _channels(given: Mapping[str, Sequence[str]], policies: Sequence[Policy]) -> dict[str, Sequence[str]]:
-    """The given channels; names that policies use and that are not known here mean the default one."""
-    default = given.get("default", ())
-    named = {
-        name for policy in policies for rule in policy.spec.rules for step in rule.actions for name in step.channels
-    }
-    return {**dict.fromkeys(named, default), **given}
+def _unknown_channels(given: Mapping[str, Sequence[str]], policies: Sequence[Policy]) -> list[str]:
+    """Names of channels that policies use and that are not known here."""
+    actions = (step for policy in policies for rule in policy.spec.rules for step in rule.actions)
+    return sorted({name for step in actions for name in step.channels} - given.keys())
 
 
 def _kill(target: LocalTarget) -> None:

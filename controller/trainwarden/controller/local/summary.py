@@ -67,12 +67,9 @@ def _action(decision: Decision) -> str:
 
 
 def _saved(ending: Ending) -> list[str]:
-    """Time and money that the rest of the plan would have taken, at the pace of the run."""
-    status, record = ending.status, ending.record
-    if ending.code not in (ExitCode.SUSPENDED, ExitCode.STOPPED, ExitCode.DELETED) or status is None:
+    """Time and money that the rest of the plan would have taken, as people were told."""
+    ended = ending.code in (ExitCode.SUSPENDED, ExitCode.STOPPED, ExitCode.DELETED)
+    if not ended or ending.saved_seconds is None:
         return []
-    if status.step is None or not status.total or not status.steps_per_second or status.total <= status.step:
-        return []
-    seconds = (status.total - status.step) / status.steps_per_second
-    money = f" and {seconds / 3600 * record.price_per_hour:.2f} of money" if record.price_per_hour else ""
-    return [f"saved    {human_duration(timedelta(seconds=round(seconds)))} of training{money}"]
+    money = f" and {ending.saved_cost:.2f} of money" if ending.saved_cost is not None else ""
+    return [f"saved    {human_duration(timedelta(seconds=round(ending.saved_seconds)))} of training{money}"]

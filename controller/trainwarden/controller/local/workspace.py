@@ -42,7 +42,9 @@ class RunRecord(msgspec.Struct, rename="camel"):
     deadline: datetime | None = None
     attempts: int = 0
     running_seconds: float = 0.0
-    state: str = "running"  # running, suspended, stopped, deleted, complete, failed
+    notify_file: str = ""  # `resume` reads it again; addresses themselves are never kept
+    log: str = ""
+    state: str = "running"  # running, suspended, stopped, deleted, complete, failed, interrupted
     checkpoint: Proof | None = None
     reason: str = ""
 
