@@ -272,3 +272,20 @@ def test_resuming_under_other_policies_takes_the_old_ones_away(folder: Path) -> 
     assert [d for d in resumed.decisions if d["policy"]["name"] == "soon"] == []
     kept = next((folder / ".trainwarden" / "runs").glob("*/policies"))
     assert [path.read_text() for path in kept.iterdir()] == [NEVER]
+
+
+def test_a_run_that_lost_its_trainwarden_is_resumed_by_its_name(folder: Path) -> None:
+    (folder / "save.yaml").write_text(policy("progress.step > 50", "{type: Checkpoint}"))
+    process = start(folder, "run", "--policy", "save.yaml", "--name", "mine", "--", PYTHON, "train.py")
+    records = folder / ".trainwarden" / "runs"
+    assert wait_until(lambda: any('"checkpoint": {' in path.read_text() for path in records.glob("*/run.json")))
+    process.kill()
+    process.communicate(timeout=60)
+
+    unnamed = trainwarden(folder, "resume")
+    resumed = trainwarden(folder, "resume", "mine", STEPS="200")
+
+    assert unnamed.code == 2
+    assert "(interrupted)" in unnamed.output
+    assert resumed.code == 0, resumed.output
+    assert "resumed at" in resumed.output

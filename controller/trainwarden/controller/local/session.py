@@ -142,7 +142,7 @@ class Session:
         given = self._options.channels
         unknown = _unknown_channels(given, self._policies)
         dispatcher = Dispatcher({**dict.fromkeys(unknown, given.get("default", ())), **given})
-        for name in unknown:
+        for name in unknown if any(given.values()) else ():
             self._show(self._display.problem, f"there is no channel {name!r} here; its messages go where all go")
         engine = Engine(bus, version=self._options.version)
         notifier = NotifierRole(bus, dispatcher if any(given.values()) else _Nobody())

@@ -167,12 +167,12 @@ class Workspace:
                 folder = RunFolder(path.parent)
                 runs.append((folder, folder.load()))
         runs.sort(key=lambda each: each[1].created_at)
-        names = [f"{record.name}-{record.id} ({record.state})" for _, record in runs]
+        names = [f"{record.name}-{record.id} ({_state(folder, record)})" for folder, record in runs]
         shown = f"known are {', '.join(names[-8:])}" if names else f"{self.home} has no runs yet"
         if wanted is None:
             fitting = [each for each in runs if each[1].state == "suspended"]
             if not fitting:
-                raise WorkspaceError(f"no suspended run here; {shown}")
+                raise WorkspaceError(f"no suspended run here; name one to resume it: {shown}")
         else:
             fitting = [each for each in runs if wanted in (each[1].name, f"{each[1].name}-{each[1].id}", each[1].id)]
             if not fitting:
@@ -191,6 +191,11 @@ class Workspace:
                     old.append((path.stat().st_mtime, folder.path))
         for _, path in sorted(old)[:-_KEPT]:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _state(folder: RunFolder, record: RunRecord) -> str:
+    """The state for a person: a run that nobody works on any more does not run."""
+    return "interrupted" if record.state == "running" and not folder.held() else record.state
 
 
 def job_name(command: list[str]) -> str:
