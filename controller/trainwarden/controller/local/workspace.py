@@ -172,7 +172,7 @@ class Workspace:
         if wanted is None:
             fitting = [each for each in runs if each[1].state == "suspended"]
             if not fitting:
-                raise WorkspaceError(f"no suspended run here; name one to resume it: {shown}")
+                raise WorkspaceError(f"no suspended run here; {f'name one to resume it: {shown}' if names else shown}")
         else:
             fitting = [each for each in runs if wanted in (each[1].name, f"{each[1].name}-{each[1].id}", each[1].id)]
             if not fitting:
