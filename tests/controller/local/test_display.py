@@ -14,7 +14,7 @@ from trainwarden.controller.status import RuleStatus, RunStatus, StepStatus
 from trainwarden.policies.decision import ActionState, RunRef, Verdict
 from trainwarden.policies.memory import RunMemory
 
-NOW = datetime.now(UTC)
+NOW = datetime(2026, 11, 28, 3, 14, tzinfo=UTC)
 
 
 def status(*rules: RuleStatus, step: int | None = 250, total: int | None = 1000, eta: bool = True) -> RunStatus:
@@ -70,7 +70,7 @@ def shown(display: LiveDisplay, console: Console) -> str:
 def live(width: int = 100) -> tuple[LiveDisplay, Console, io.StringIO]:
     screen = io.StringIO()
     console = Console(file=screen, width=width, height=40, force_terminal=True, color_system=None, legacy_windows=False)
-    display = LiveDisplay(console)
+    display = LiveDisplay(console, clock=lambda: NOW)
     record = RunRecord("train", "3f9a0c", "uid", "local", ["python"], "/", NOW)
     display._record = record
     return display, console, screen

@@ -154,8 +154,11 @@ class LiveDisplay:
 
     output: Callable[[bytes], None] | None
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._console = console or Console(stderr=False, highlight=False)
+        self._clock = clock
         self._record: RunRecord | None = None
         self._seconds: Callable[[], float] = lambda: 0.0
         self._status: RunStatus | None = None
@@ -199,7 +202,7 @@ class LiveDisplay:
             self._console.print(Text("\n").join(map(_line, lines)), soft_wrap=True)
 
     def _panel(self) -> Group:
-        status, now = self._status, datetime.now(UTC)
+        status, now = self._status, self._clock()
         name = f"{self._record.namespace}/{self._record.name}" if self._record is not None else ""
         unended = _line(self._rest)  # such as a progress bar of the command
         unended.truncate(self._console.width)
