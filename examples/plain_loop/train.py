@@ -35,7 +35,7 @@ def train_on(batch: list[Point], weights: list[float], rate: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=500_000)
+    parser.add_argument("--steps", type=int, default=1_500_000)
     parser.add_argument("--output", type=Path, default=Path("checkpoints/plain_loop"))
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
