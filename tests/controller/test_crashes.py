@@ -147,7 +147,7 @@ async def test_an_engine_may_die_at_any_message(server: NatsServer, bus: Bus, af
             await _ended(bus, job)
             mine = of_job(heard, job)
             mine.once()
-            assert Counter(mine.told) == WHOLE
+            assert _told(mine) == WHOLE
             assert [request.action.type.value for request in mine.requests] == ["Checkpoint", "Suspend"]
             assert len(mine.notices) == 2
             if not died:
@@ -166,6 +166,11 @@ def _whole(heard: Outcome) -> bool:
     return set(heard.told) >= set(WHOLE) and len(heard.notices) >= 2
 
 
+def _told(heard: Outcome) -> Counter[str]:
+    """What was told, but for the wait of a Suspend that comes due while the Checkpoint is still under way."""
+    return Counter(each for each in heard.told if each != "high Suspend Waiting")
+
+
 async def _ended(bus: Bus, job: str) -> None:
     """The job is gone, so that the next engine has nothing to do with it."""
     for stream, subject in (("TW_FACTS", f"tw.facts.team-a.{job}"), ("TW_REPORTS", f"tw.p.*.report.team-a.{job}")):
@@ -181,7 +186,7 @@ async def test_two_engines_at_once_do_and_tell_nothing_twice(server: NatsServer,
         await Trainer(bus).until(lambda: _whole(heard), 9.0)
         await asyncio.sleep(1)
     await other.close()
-    assert set(heard.told) == set(WHOLE)
+    assert set(_told(heard)) == set(WHOLE)
     assert [request.action.type.value for request in heard.requests] == ["Checkpoint", "Suspend"]
     assert len(heard.notices) == 2
 
@@ -203,7 +208,7 @@ async def test_nats_away_for_a_while_loses_nothing(server: NatsServer, bus: Bus)
             await trainer.until(lambda: _whole(heard), 9.0)
         await mine.close()
     heard.once()
-    assert Counter(heard.told) == WHOLE
+    assert _told(heard) == WHOLE
 
 
 @pytest.mark.slow
@@ -218,7 +223,7 @@ async def test_a_server_that_is_killed_and_comes_back_loses_nothing(server: Nats
         server.start()
         await trainer.until(lambda: _whole(heard), 9.0)
     heard.once()
-    assert Counter(heard.told) == WHOLE
+    assert _told(heard) == WHOLE
 
 
 @pytest.mark.slow
