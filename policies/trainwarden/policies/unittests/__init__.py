@@ -1,0 +1,1 @@
+"""Unit tests for policies: a test file read, its runs replayed through the judge, and what it expects compared."""
