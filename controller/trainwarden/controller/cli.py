@@ -1,4 +1,4 @@
-"""The command line: `trainwarden run`, `resume`, `policy check`, `demo`. Imports what a command needs when it runs."""
+"""The command line: `trainwarden run`, `resume`, `policy …`, `demo`. Imports what a command needs when it runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from trainwarden.controller.cli_policy_test import policy_test
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -338,6 +339,9 @@ def policy_check(files: tuple[Path, ...], form: str, engine: Any) -> None:
             rules = len(policy_.spec.rules)
             click.echo(f"{policy_.kind} {policy_.metadata.name}: {rules} rule{'s' if rules > 1 else ''}, right")
     sys.exit(ExitCode.WRONG_INPUT if checked.problems else ExitCode.DONE)
+
+
+policy.add_command(policy_test)
 
 
 @main.command()

@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     """Exit codes of our own; a training that ends by itself gives its own code."""
 
     DONE = 0
+    TESTS_FAILED = 1  # `policy test`: a policy does not do what a test expects
     WRONG_INPUT = 2  # options, policies or a run that can't be used; nothing was started
     FAILED = 70  # trainwarden itself could not work
     SUSPENDED = 75  # a policy suspended the run; it can be resumed
