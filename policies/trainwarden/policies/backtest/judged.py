@@ -1,0 +1,87 @@
+"""Which metric a decision is about, and which one a whole run is about, by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from trainwarden.policies.decision import Decision
+
+__all__ = ["judged_metric", "main_metric"]
+
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'")
+_DOTTED = re.compile(r"\bmetrics\.([A-Za-z_][A-Za-z0-9_]*)")
+_WORDS = re.compile(r"[a-z]+")
+_HELD_OUT = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
+_TRAINED = frozenset({"train", "training"})
+_OBJECTIVES = frozenset({"reward", "rewards", "accuracy", "acc", "score", "bleu", "wer", "perplexity", "ppl"})
+_CONDUCT = frozenset(
+    _WORDS.findall(
+        "clip clipped completion completions epoch epochs examples flops fraction grad gradient kl learning length "
+        "lengths lr mem memory mfu momentum norm num pace per rate runtime sample samples scale second seconds skipped "
+        "step steps temperature throughput time timestamp timing tokens"
+    )
+)  # words about the training itself, none of which is an aim
+
+
+def judged_metric(decision: Decision, known: Collection[str]) -> str | None:
+    """The metric that made a condition what it is: that of a call which is true, else the first it looked at.
+
+    Args:
+        decision: A verdict that is Firing, or an action of its rule.
+        known: Metrics of the run; a text in the condition that is none of them is something else.
+    """
+    evidence = decision.evidence
+    texts = [text for text, value in evidence.values.items() if value is True]
+    texts += [text for text, value in evidence.values.items() if value is not True]
+    true = sum(value is True for value in evidence.values.values())
+    for text in texts[:true]:
+        found = _named(text, evidence.values, known)
+        if found is not None:
+            return found
+    for window in evidence.windows:
+        if window.metric in known:
+            return window.metric
+    for text in texts[true:]:
+        found = _named(text, evidence.values, known)
+        if found is not None:
+            return found
+    return None
+
+
+def _named(text: str, values: object, known: Collection[str]) -> str | None:
+    for quoted in _QUOTED.finditer(text):
+        name = quoted[1] if quoted[1] is not None else quoted[2]
+        if name in known:
+            return name
+    dotted = _DOTTED.search(text)
+    if dotted is not None and dotted[1] in known:
+        return dotted[1]
+    if isinstance(values, dict):
+        for name, value in values.items():  # a variable that holds the name of a metric
+            if isinstance(value, str) and value in known and name in text:
+                return value
+    return None
+
+
+def main_metric(known: Collection[str]) -> str | None:
+    """The metric by which a run as a whole is measured: a held-out loss, else a loss, else another aim.
+
+    None when there is none but learning rates, norms, counts and the like.
+    """
+    ranked = sorted((rank, len(name), name) for name in known if (rank := _rank(name)) is not None)
+    return ranked[0][2] if ranked else None
+
+
+def _rank(name: str) -> int | None:
+    words = set(_WORDS.findall(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
+    held_out, loss = bool(words & _HELD_OUT), "loss" in words or name.lower().endswith("loss")
+    if words & _CONDUCT and not loss:
+        return None
+    if loss:
+        if held_out:
+            return 0
+        return 3 if words & _TRAINED else 2 if name.lower() == "loss" else 4
+    if words & _OBJECTIVES:
+        return 1 if held_out else 5
+    return 6 if held_out else 7

@@ -1,0 +1,338 @@
+"""Replay one recorded run through the judge that also serves the engine, in one pass and bounded memory.
+
+All policies are judged in Audit mode: each step of a ladder is noted when it is due, protections counted in, and the
+run goes on as it was recorded. So each policy is measured by itself, and past its stop.
+
+A live reporter also tells now and then that the training lives. Where two rows lie so far apart that the run would look
+silent, such heartbeats are put in, unless the step goes back after the gap: then the training was gone, and resumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from trainwarden.policies.backtest.judged import judged_metric, main_metric
+from trainwarden.policies.backtest.outcome import Curve, Firing, PolicyOutcome, Replay, Stop
+from trainwarden.policies.backtest.recording import Row, Setting
+from trainwarden.policies.backtest.track import Track
+from trainwarden.policies.compiling import CompiledPolicy
+from trainwarden.policies.decision import ActionState, ActionType, Decision, Verdict
+from trainwarden.policies.facts import JobPhase, RunFacts
+from trainwarden.policies.judge import Judgement, judge
+from trainwarden.policies.ladder import due_at, is_disruptive
+from trainwarden.policies.memory import RunMemory
+from trainwarden.policies.report import CheckpointLike
+from trainwarden.policies.run import RunState
+
+__all__ = ["TOLERATED", "replay"]
+
+TOLERATED = 0.01
+"""Share of a run's improvement that may still be to come when it is stopped."""
+
+_MOST_TRACKS = 64  # metrics of one run that are followed for gains and pictures
+_GAP_LOOKS = 16  # at most so many looks between two rows, besides those at which a wait is over
+
+
+@dataclass(slots=True)
+class _Report:
+    """A row as the run state takes it."""
+
+    seq: int
+    step: int
+    total: int | None = None
+    epoch: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    nonfinite: Mapping[str, str] = field(default_factory=dict)
+    run: str = "recorded"
+    pod: str = "recorded-0"
+    rank: int = 0
+    world: int = 1
+    phase: str = "train"
+    epochs: float | None = None
+    checkpoint: CheckpointLike | None = None
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class _Event:
+    """A firing before what came after it is known."""
+
+    decision: Decision
+    seconds: float
+    step: int
+    metric: str | None
+    action: ActionType | None
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A replay that goes on."""
+
+    policies: Sequence[CompiledPolicy]
+    run: RunState
+    setting: Setting
+    start: datetime
+    memory: RunMemory = field(default_factory=RunMemory)
+    events: list[_Event] = field(default_factory=list)
+    fires: dict[str, int] = field(default_factory=dict)
+    wake: float | None = None  # seconds at which the judge wants to look again
+    looked: float = -math.inf  # seconds of the newest look
+    exact: bool = False  # something may begin by time alone
+    heard: float = 0.0  # seconds of the newest report
+    step: int = 0  # of the newest row
+    reports: int = 0
+    rows: int = 0
+
+    def take(self, row: Row, seconds: float, total: int | None) -> None:
+        """Pass to a row's time, looking and telling that the training lives on the way, and observe it."""
+        if self.rows:
+            while row.step > self.step and seconds - self.heard > (silence := self.run.clock.silence):
+                beat = self.heard + silence / 2
+                self.look_between(beat, seconds)
+                self._observe(_Report(self.reports, self.step), beat)
+            self.look_between(seconds, seconds)
+        self._observe(_Report(self.reports, row.step, total, row.epoch, row.metrics, row.nonfinite), seconds)
+        self.step = row.step
+        self.rows += 1
+
+    def _observe(self, report: _Report, seconds: float) -> None:
+        self.run.observe(report, self.start + timedelta(seconds=seconds))
+        self.heard = seconds
+        self.reports += 1
+
+    def look(self, seconds: float) -> None:
+        """Judge the run at a moment, and note what fires."""
+        now = self.start + timedelta(seconds=seconds)
+        judgement = judge(self.policies, self.run, self.memory, now)
+        self.looked = seconds
+        self.wake = (judgement.wake_at - self.start).total_seconds() if judgement.wake_at is not None else None
+        if judgement.decisions:
+            self._note(judgement, seconds)
+
+    def look_between(self, until: float, row_at: float) -> None:
+        """Look when waits are over, and now and then, up to a moment before the next row."""
+        apart = max((row_at - self.looked) / _GAP_LOOKS, 1.0, self.looked / self.setting.fineness)
+        while True:
+            at = self._next_due()
+            if self.exact and self.wake is not None:
+                tick = max(self.wake, self.looked + apart)
+                at = tick if at is None else min(at, tick)
+            if at is None or at >= until:
+                return
+            self.look(at)
+
+    def _next_due(self) -> float | None:
+        """When the next `for`, `keepFiringFor` or step's wait is over, after the newest look."""
+        found: float | None = None
+        for policy in self.policies:
+            known = self.memory.policies.get(policy.uid)
+            if known is None or not known.engaged:
+                continue
+            for rule in policy.rules:
+                state = known.rules.get(rule.spec.name)
+                if state is None or not state.engaged:
+                    continue
+                moments = []
+                if state.firing_since is None and state.since is not None and state.paused is None:
+                    moments.append(state.since + rule.spec.for_)
+                elif state.firing_since is not None:
+                    if state.since is None and state.last_true is not None:
+                        moments.append(state.last_true + rule.spec.keep_firing_for)
+                    moments += [due_at(state, rule.spec.actions[step.index]) for step in state.steps if step.open]
+                for moment in moments:
+                    seconds = (moment - self.start).total_seconds()
+                    if seconds > self.looked and (found is None or seconds < found):
+                        found = seconds
+        return found
+
+    def _note(self, judgement: Judgement, seconds: float) -> None:
+        """Make one event of what a rule did at this moment."""
+        at_once: dict[tuple[str, str], _Event] = {}
+        for decision in judgement.decisions:
+            action = decision.action.type if decision.action is not None else None
+            acts = decision.action_state in (ActionState.WOULD_ACT, ActionState.REQUESTED)
+            began = decision.action_state is None and decision.verdict is Verdict.FIRING
+            if not (acts or began):
+                continue
+            name = str(decision.policy)
+            key = (name, decision.rule)
+            if began:
+                self.fires[name] = self.fires.get(name, 0) + 1
+            event = at_once.get(key)
+            if event is None:
+                metric = judged_metric(decision, self.run.metrics.names())
+                event = at_once[key] = _Event(decision, seconds, self.run.step() or 0, metric, None)
+                self.events.append(event)
+            if acts and action is not None and (event.action is None or action.rank > event.action.rank):
+                event.action = action
+
+
+def replay(
+    id_: str,
+    rows: Iterable[Row],
+    policies: Sequence[CompiledPolicy],
+    setting: Setting,
+    *,
+    started_at: datetime | None = None,
+    total: int | None = None,
+    curves: bool = False,
+) -> Replay:
+    """Replay a run from its first row to its last.
+
+    Args:
+        id_: Name of the run.
+        rows: In the order in which they were written. Time never runs backwards: a row from before counts as of then.
+        policies: Compiled in Audit mode.
+        setting: What the recording does not say.
+        started_at: When the run began, aware; None takes the setting's.
+        total: Steps planned; None while no row says.
+        curves: Keep the curves of the judged metrics and of the main one.
+
+    Returns:
+        What fired, and what each policy would have been worth. Without a row: a replay of no steps.
+    """
+    start = started_at or setting.started_at
+    walk = _Walk(policies, RunState(_facts(id_, setting, start)), setting, start)
+    walk.exact = any(rule.by_time or rule.spec.on_unknown != "Hold" for policy in policies for rule in policy.rules)
+    tracks: dict[str, Track] = {}
+    seconds = 0.0
+    last_step = 0
+    clock = True
+    for row in rows:
+        if row.seconds is None:
+            clock = False
+            seconds = max(seconds, row.step * setting.seconds_per_step)
+        else:
+            seconds = max(seconds, row.seconds)
+        if row.total is not None:
+            total = row.total
+        walk.take(row, seconds, total)
+        last_step = max(last_step, row.step)
+        for name, value in row.metrics.items():
+            track = tracks.get(name)
+            if track is None:
+                if len(tracks) >= _MOST_TRACKS:
+                    continue
+                track = tracks[name] = Track(name)
+            track.add(row.step, seconds, value)
+        if row.nonfinite or seconds - walk.looked >= seconds / setting.fineness:
+            walk.look(seconds)
+    if walk.looked < seconds:
+        walk.look(seconds)
+    return _result(id_, walk, tracks, last_step, seconds, clock=clock, curves=curves)
+
+
+def _facts(id_: str, setting: Setting, start: datetime) -> RunFacts:
+    return RunFacts(
+        namespace=setting.namespace,
+        job=id_,
+        uid=id_,
+        phase=JobPhase.RUNNING,
+        time=start,
+        created_at=start,
+        attempt="recorded",
+        attempt_started_at=start,
+        ready=True,
+        labels=dict(setting.labels),
+        gpus=setting.gpus,
+        price_per_hour=setting.price_per_hour,
+        deadline=start + setting.deadline if setting.deadline is not None else None,
+    )
+
+
+def _result(
+    id_: str,
+    walk: _Walk,
+    tracks: Mapping[str, Track],
+    last_step: int,
+    end: float,
+    *,
+    clock: bool,
+    curves: bool,
+) -> Replay:
+    main = main_metric([name for name, track in tracks.items() if len(track.points) > 1])
+    settled = tracks[main].settled_after(TOLERATED) if main is not None else None
+    firings = []
+    stops: dict[str, _Event] = {}
+    for event in walk.events:
+        name = str(event.decision.policy)
+        if event.action is not None and is_disruptive(event.action):
+            stops.setdefault(name, event)
+        firings.append(
+            Firing(
+                policy=name,
+                rule=event.decision.rule,
+                metric=event.metric,
+                step=event.step,
+                elapsed_seconds=event.seconds,
+                values=event.decision.evidence.values,
+                action=event.action,
+                message=event.decision.message,
+                to_come=_to_come(event.metric, event.step, tracks),
+            )
+        )
+    outcomes = [
+        PolicyOutcome(
+            policy=(name := str(policy.ref)),
+            fires=walk.fires.get(name, 0),
+            stop=_stop(stops[name], main, tracks, walk.setting, end) if name in stops else None,
+        )
+        for policy in walk.policies
+    ]
+    shown = dict.fromkeys([main, *(firing.metric for firing in firings)]) if curves else {}
+    return Replay(
+        id=id_,
+        last_step=last_step,
+        elapsed_seconds=end,
+        firings=tuple(firings),
+        outcomes=tuple(outcomes),
+        metric=main,
+        idle_seconds=end - settled if settled is not None else None,
+        reports=walk.rows,
+        clock=clock,
+        curves=tuple(_curve(tracks[name]) for name in shown if name is not None and name in tracks),
+    )
+
+
+def _to_come(metric: str | None, step: int, tracks: Mapping[str, Track]) -> float | None:
+    track = tracks.get(metric) if metric is not None else None
+    gain = track.gain(step) if track is not None else None
+    return gain.to_come if gain is not None else None
+
+
+def _stop(event: _Event, main: str | None, tracks: Mapping[str, Track], setting: Setting, end: float) -> Stop:
+    assert event.action is not None  # noqa: S101 - a stop is an action
+    metric = event.metric or main
+    to_come = _to_come(metric, event.step, tracks)
+    if to_come is None and main is not None and metric != main:
+        metric, to_come = main, _to_come(main, event.step, tracks)
+    wrong = to_come is not None and to_come > TOLERATED
+    rest, spent = max(end - event.seconds, 0.0) / 3600, event.seconds / 3600
+    price = setting.price_per_hour
+    return Stop(
+        rule=event.decision.rule,
+        metric=metric,
+        action=event.action,
+        step=event.step,
+        elapsed_seconds=event.seconds,
+        to_come=to_come,
+        wrong=wrong,
+        gpu_hours_saved=0.0 if wrong else rest * setting.gpus,
+        gpu_hours_lost=spent * setting.gpus if wrong else 0.0,
+        money_saved=None if price is None else 0.0 if wrong else rest * price,
+        money_lost=None if price is None else spent * price if wrong else 0.0,
+    )
+
+
+def _curve(track: Track) -> Curve:
+    points = track.points
+    return Curve(
+        metric=track.metric,
+        steps=tuple(point.step for point in points),
+        values=tuple(point.mean for point in points),
+        lows=tuple(point.low for point in points),
+        highs=tuple(point.high for point in points),
+    )
