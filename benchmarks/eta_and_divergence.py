@@ -78,13 +78,20 @@ def runs(folder: Path, source: str, every: int) -> Iterator[tuple[str, dict[str,
 
 
 def timeline(source: str, run: dict[str, object]) -> Timeline | None:
-    """The recorded clock of a run; None with fewer than 40 rows. The last row of each step counts."""
+    """The recorded clock of a run, from where it was last set back; None with fewer than 40 rows.
+
+    The last row of each step counts.
+    """
     rows: dict[int, float] = {}
     latest = 0.0
-    for step, seconds in run["elapsed"]:  # type: ignore[attr-defined]
-        if math.isfinite(float(seconds)):
-            latest = max(latest, float(seconds))
-            rows[int(step)] = latest
+    for step, told in run["elapsed"]:  # type: ignore[attr-defined]
+        seconds = float(told)
+        if not math.isfinite(seconds):
+            continue
+        if seconds < latest:
+            rows.clear()
+        latest = seconds
+        rows[int(step)] = seconds
     if len(rows) < 40:
         return None
     return Timeline(source, str(run["id"]), tuple(rows), tuple(rows.values()))
@@ -123,6 +130,11 @@ def forecasts(line: Timeline, kind: Kind) -> Iterator[tuple[float, Forecast]]:
             paused += 3 * 3600
             run = "r2"
             state.learn(started("b", T0 + timedelta(seconds=at + paused)))
+        if kind == "evaluations" and index:  # reporters tell of steps more often than these rows
+            (step_then, then), beats = rows[index - 1], math.ceil((at - rows[index - 1][1]) / 60)
+            for beat in range(1, beats):
+                passed = (at - then) * beat / beats
+                tell(run, step_then + (step - step_then) * beat // beats, "train", then + passed + paused)
         tell(run, step, "train", at + paused)
         if index and step // every > rows[index - 1][0] // every and kind in ("evaluations", "unnamed pauses"):
             if kind == "evaluations":

@@ -31,9 +31,11 @@ _RECENT = 3600.0  # seconds that the pace is taken from, or the newest blocks wh
 _MARKS = 128  # most places at which steps and seconds so far are kept; every second one goes when there are more
 _NEWER = 0.5  # share of the timed steps that the mean is taken from
 _CUTS = (0.35, 0.5, 0.7, 0.85)  # shares of the timed steps after which forecasts are made again and compared
-_WIDTH = 1.2  # root mean square errors of those forecasts that make a band of 80 %
+_WIDTH = 1.1  # root mean square errors of those forecasts that make a band of 80 %
 _FAR, _FAR_POWER = 3.0, 0.4  # further ahead than 3 times what was timed, the band grows by a power of the distance
-_YOUNG = 0.05  # relative error of a pace from one mark, which falls with their number
+_AGREE = 0.9  # share of the mean square that the squared mean must have for a drift
+_DRIFT = 0.7  # of a drift, times 1 + 2 * distance: what a pace that changes evenly with the steps misses further ahead
+_YOUNG = 0.02  # relative error of a pace from one mark, which falls with their number
 _FLOOR = 0.0005  # least half-width of the band, relative
 _PAUSE = 4.0  # times the usual length that make a block a pause without a name
 
@@ -93,16 +95,20 @@ class _Timed:
         """Mean seconds per step, over the newer half of the first so many steps."""
         return (self.at(steps) - self.at(steps * (1 - _NEWER))) / (steps * _NEWER)
 
-    def missed(self) -> float:
-        """Root mean square of the logarithm of true over forecast, of forecasts made earlier on what followed."""
-        squares = (_YOUNG / len(self._steps)) ** 2
+    def missed(self) -> tuple[float, float]:
+        """Of forecasts made earlier on what followed, the logarithm of true over forecast: root mean square, and drift.
+
+        The drift is their mean where they agree on a direction, and 0 where they don't.
+        """
+        total, squares = 0.0, (_YOUNG / len(self._steps)) ** 2
         for cut in _CUTS:
             then = self.steps * cut
             forecast = self.mean(then) * (self.steps - then)
             came = self.seconds - self.at(then)
             if forecast > 0 and came > 0:
-                squares += math.log(came / forecast) ** 2 / len(_CUTS)
-        return math.sqrt(squares)
+                missed = math.log(came / forecast) / len(_CUTS)
+                total, squares = total + missed, squares + missed * missed * len(_CUTS)
+        return math.sqrt(squares), total if total * total > _AGREE * squares else 0.0
 
 
 class Pace:
@@ -243,8 +249,11 @@ class Pace:
             return None
         timed, left = self._timed, max(total - step, 0)
         each = timed.mean(timed.steps)
-        ahead = max(left / timed.steps / _FAR, 1.0) ** _FAR_POWER
-        wide = math.exp(min(_WIDTH * ahead * timed.missed() + _FLOOR, 5.0))
+        missed, drift = timed.missed()
+        ahead = left / timed.steps
+        half = _WIDTH * max(ahead / _FAR, 1.0) ** _FAR_POWER * missed + _FLOOR
+        drift *= _DRIFT * (1 + 2 * min(ahead, _FAR))
+        faster, slower = half + max(-drift, 0.0), half + max(drift, 0.0)
         pauses = self._pauses.to_come(step, total)
         gone = min(since_step, each) if left else 0.0
 
@@ -253,6 +262,6 @@ class Pace:
 
         return Eta(
             expected=time(each, pauses.expected),
-            low=time(each / wide, pauses.low),
-            high=time(each * wide, pauses.high),
+            low=time(each * math.exp(-min(faster, 5.0)), pauses.low),
+            high=time(each * math.exp(min(slower, 5.0)), pauses.high),
         )
