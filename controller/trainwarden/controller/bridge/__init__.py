@@ -1,0 +1,1 @@
+"""The HTTP bridge: trainings that speak the protocol of Trainer's status server report to trainwarden through it."""
