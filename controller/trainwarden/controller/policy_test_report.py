@@ -106,7 +106,7 @@ def _clean(text: str) -> str:
 
 def _line(failure: Failure) -> str:
     mismatch = failure.mismatch
-    return f"{failure.rule}, {mismatch.when}: {mismatch.key} is not as expected"
+    return f"{failure.rule}, {mismatch.when}: unexpected {mismatch.key}"
 
 
 def _told(file: str, failure: Failure) -> Iterator[str]:

@@ -92,7 +92,10 @@ class Watch:
         reason = seen.reason
         if not reason and seen.newest is not None:
             reason = f"{seen.newest.reason}: {seen.newest.message}"
-        self.mismatches.append(Mismatch(key, when, expected, found, reason or seen.message, seen.step, seen.values))
+        reason = reason or seen.message
+        if seen.held is not None:
+            reason += f" (it has held for {duration_text(seen.held)} of {duration_text(self.rule.spec.for_)})"
+        self.mismatches.append(Mismatch(key, when, expected, found, reason, seen.step, seen.values))
 
     def _states(self, seen: Sight) -> Iterator[tuple[str, str, str]]:
         expected = self.expectation

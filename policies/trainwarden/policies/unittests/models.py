@@ -245,8 +245,8 @@ class PolicyTests(SpecModel):
     """Files of policies, from the folder of this file."""
     every: Duration = timedelta(minutes=1)
     """Time between two places of a row."""
-    look: Duration = timedelta(seconds=1)
-    """How often conditions that change by time are looked at, as the engine does."""
+    look: Duration | None = None
+    """How often conditions that change by time alone are looked at; without it a tenth of `every`. Never below 1s."""
     start: Moment = _START
     """The moment that all times count from."""
     mode: Annotated[Mode | None, Field(strict=False)] = None

@@ -82,7 +82,7 @@ def plan(file: PolicyTests, test: UnitTest) -> Plan:
     return Plan(
         start=test.start or file.start,
         every=every,
-        look=max(test.look or file.look, timedelta(seconds=1)),
+        look=max(test.look or file.look or every // 10, timedelta(seconds=1)),
         length=end,
         mode=test.mode or file.mode,
         job=_merged(file.job, test.job),

@@ -62,12 +62,13 @@ def run_test(ready: Ready) -> Outcome:
             watch.reached(moment, replay)
 
     replay.go(sorted({moment for watch in watches for moment in watch.moments}), looked, reached)
-    failures = [
+    found = [
         Failure(places.get(mismatch.key, places[""]), watch.name, mismatch)
         for watch, places in zip(watches, ready.places, strict=True)
         for mismatch in watch.mismatches
     ]
-    return Outcome(ready.test.name, ready.place, tuple(failures), tuple(_happenings(replay)))
+    failures = tuple(sorted(found, key=lambda each: (each.place.line, each.place.column)))
+    return Outcome(ready.test.name, ready.place, failures, tuple(_happenings(replay)))
 
 
 def _happenings(replay: Replay) -> list[Happening]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 import msgspec
@@ -31,6 +32,7 @@ class Sight:
     message: str  # that the rule would say
     actions: tuple[str, ...]  # begun, in the newest firing: type, state and reason
     newest: Decision | None  # about the rule
+    held: timedelta | None  # how long the condition of a pending rule has held
 
 
 def sight(replay: Replay, policy: CompiledPolicy, rule: CompiledRule) -> Sight:
@@ -51,17 +53,18 @@ def sight(replay: Replay, policy: CompiledPolicy, rule: CompiledRule) -> Sight:
     state = (known.rules.get(rule.spec.name) if known is not None else None) or RuleState()
     probe = Case(policy, rule, msgspec.structs.replace(state, verdict=Verdict.FIRING), run, scope)
     shown = verdict_decision(probe)
-    newest = next(reversed(decisions_of(replay, policy, rule)), None)
+    decisions = decisions_of(replay, policy, rule)
     return Sight(
         selected=not not_for,
         when="unknown" if value is None else "true" if value else "false",
         reason=not_for or reason,
-        verdict=_verdict(state, decisions_of(replay, policy, rule)),
+        verdict=_verdict(state, decisions),
         step=shown.evidence.step,
         values=shown.evidence.values,
         message=shown.message,
         actions=tuple(f"{s.type.value} {s.state.value} {s.reason}" for s in state.steps if s.state is not None),
-        newest=newest,
+        newest=next(reversed(decisions), None),
+        held=now - state.since if state.since is not None and state.firing_since is None else None,
     )
 
 
