@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from trainwarden.policies.crd import crd_documents
+from trainwarden.policies.unittests.field_docs import field_tables
 from trainwarden.policies.vocabulary_docs import vocabulary_tables
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +31,8 @@ def generated() -> dict[Path, str]:
     files = {ROOT / "deploy" / "crds" / name: text for name, text in crd_documents().items()}
     page = ROOT / "docs" / "expressions.md"
     files[page] = between_markers(page, vocabulary_tables())
+    page = ROOT / "docs" / "policy-tests.md"
+    files[page] = between_markers(page, field_tables())
     return files
 
 
