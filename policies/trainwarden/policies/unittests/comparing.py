@@ -110,7 +110,7 @@ class Watch:
         expected = self.expectation
         if expected.selected is not None and expected.selected is not seen.selected:
             yield "selected", str(expected.selected).lower(), str(seen.selected).lower()
-        if expected.reason is not None and not _like(expected.reason, seen.reason):
+        if expected.reason is not None and not (seen.reason and _like(expected.reason, seen.reason)):
             yield "reason", expected.reason, seen.reason or f"none: the condition is {seen.when}"
         if expected.message is not None and not _like(expected.message, seen.message):
             yield "message", expected.message, seen.message

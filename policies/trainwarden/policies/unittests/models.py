@@ -171,13 +171,13 @@ class Expectation(SpecModel):
     reason: str | None = None
     """Why the condition is unknown, or the policy not for the run; `*` stands for anything."""
     verdict: Annotated[Verdict | None, Field(strict=False)] = None
-    """Inactive (also once it has resolved), Pending, Firing, Resolved or Unknown; over a stretch: after every look in it."""
+    """Inactive (also once resolved), Pending, Firing, Resolved or Unknown; over a stretch: after every look in it."""
     values: dict[str, Any] | None = None
     """Names and calls of the condition, as written, and their values; numbers within 0.1 %, texts with `*`."""
     message: str | None = None
     """The sentence that the rule would say; `*` stands for anything."""
     actions: Annotated[tuple[ActionText, ...] | None, Field(strict=False)] = None
-    """All actions that have begun in the newest firing, in order of the ladder: `Suspend WouldAct`, or with its reason."""
+    """All actions begun in the newest firing, in order of the ladder: `Suspend WouldAct`, or with its reason."""
     told: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """All messages that people got about the rule so far, or in the stretch; `*` stands for anything."""
     fires: Annotated[int | None, Field(ge=0)] = None
