@@ -1,0 +1,117 @@
+"""One run a line: `id`, `series` (metric to [step, value] pairs), `elapsed` ([step, seconds] pairs), `total_steps`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwarden.controller.histories.files import lines
+from trainwarden.controller.histories.recording import Opened, Reading
+from trainwarden.controller.histories.values import number, parse_json, row, short, whole
+from trainwarden.policies.backtest.recording import Row
+
+__all__ = ["CurveRun", "recordings"]
+
+_RIGHT = "an object with id, series, elapsed and total_steps"
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRun:
+    """One line; it is parsed where it is replayed."""
+
+    id: str
+    path: Path
+    line: int
+    data: bytes
+
+    def open(self, reading: Reading) -> Opened:
+        """Parse the line."""
+        try:
+            value = parse_json(self.data)
+        except ValueError as error:
+            reading.malformed(self.path, self.line, f"not JSON ({error})", _RIGHT)
+            return Opened(iter(()))
+        if not isinstance(value, dict) or not isinstance(value.get("series"), dict):
+            reading.malformed(self.path, self.line, "no series", f"{_RIGHT} is right")
+            return Opened(iter(()))
+        total = value.get("total_steps")
+        return Opened(self._rows(value, reading), total=whole(total) or None)
+
+    def _rows(self, value: dict[str, Any], reading: Reading) -> Iterator[Row]:
+        """Rows in order of step; the time of each is interpolated between the times that were recorded."""
+        by_step: dict[int, dict[str, Any]] = {}
+        for name, points in value["series"].items():
+            for point in points if isinstance(points, list) else ():
+                step = whole(point[0]) if isinstance(point, list) and len(point) == 2 else None
+                if step is None or number(point[1]) is None:
+                    found = f"{short(point)} in series {short(name)}"
+                    reading.malformed(self.path, self.line, found, "a step and a number are right")
+                    continue
+                values = by_step.get(step)
+                if values is None:
+                    values = by_step[step] = {}
+                values[name] = point[1]
+        clock = _Clock(value.get("elapsed") or ())
+        for step in sorted(by_step):
+            yield row(step, by_step[step], seconds=clock.at(step))
+
+
+def recordings(path: Path, reading: Reading) -> Iterator[CurveRun]:
+    """The runs of a file, one a line.
+
+    Raises:
+        HistoryError: A line has no `id` and `series` at its head or elsewhere.
+    """
+    for number_, data in lines(path, reading):
+        id_ = _id_of(data)
+        if id_ is None:
+            reading.malformed(path, number_, short(data[:80].decode(errors="replace")), f"{_RIGHT} is right")
+            continue
+        yield CurveRun(id_, path, number_, data)
+
+
+def _id_of(data: bytes) -> str | None:
+    """The id, without parsing all of a long line when it stands first."""
+    start, end = b'{"id":"', data.find(b'","', 7, 4096)
+    if data.startswith(start) and end > 0 and b"\\" not in data[7:end] and data.endswith(b"}"):
+        return data[7:end].decode(errors="replace")
+    try:
+        value = parse_json(data)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("series"), dict):
+        return None
+    return str(value.get("id"))
+
+
+class _Clock:
+    """Time at a step: interpolated, and beyond both ends at the pace there, but never below 0. Steps only rise."""
+
+    def __init__(self, elapsed: Sequence[Any]) -> None:
+        points: list[tuple[int, float]] = []
+        for pair in elapsed:
+            step, seconds = whole(pair[0]), number(pair[1])
+            if step is None or not isinstance(seconds, float) or (points and seconds < points[-1][1]):
+                continue
+            if points and step <= points[-1][0]:
+                if step == points[-1][0]:
+                    points[-1] = step, seconds
+                continue
+            points.append((step, seconds))
+        self._points = points
+        self._next = 1
+
+    def at(self, step: int) -> float | None:
+        points = self._points
+        if not points:
+            return None
+        if len(points) == 1:
+            return points[0][1]
+        while self._next < len(points) - 1 and points[self._next][0] < step:
+            self._next += 1
+        (a, before), (b, after) = points[self._next - 1], points[self._next]
+        seconds = before + (after - before) * (step - a) / (b - a)
+        return max(seconds, 0.0) if math.isfinite(seconds) else before

@@ -1,0 +1,131 @@
+"""The decision log of a live cluster: JSON Lines of Decisions, and what each said of its run's step and metrics.
+
+A log has values only where something was decided: the metrics that a condition read, and the progress. So a replay
+tells what other policies would have made of these moments, which is less than a replay of the reports themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainwarden.controller.histories.files import lines
+from trainwarden.controller.histories.recording import Opened, Reading
+from trainwarden.controller.histories.values import merged, number, parse_json, row, seconds_of, short, whole
+from trainwarden.policies.backtest.recording import Row
+
+__all__ = ["DecisionsRun", "is_decision", "recordings"]
+
+_METRIC = re.compile(
+    r"metrics\.([A-Za-z_]\w*)|metrics\[\s*(?:\"([^\"]+)\"|'([^']+)')\s*\]|(?:nonFinite)\(\s*(?:\"([^\"]+)\"|'([^']+)')\s*\)"
+)
+_RIGHT = "a Decision with time, run and evidence is right"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsRun:
+    """One job in a log."""
+
+    id: str
+    path: Path
+    key: tuple[str, str, str]  # namespace, job, uid
+    since: float | None = None  # Unix seconds
+
+    def open(self, reading: Reading) -> Opened:
+        """Read the decisions about the job."""
+        began: float | None = None
+        rows = merged(self._rows(reading))
+        first = next(rows, None)
+        if first is None:
+            return Opened(iter(()))
+        began = first.seconds or 0.0
+
+        def all_rows() -> Iterator[Row]:
+            for each in (first, *rows):
+                each.seconds = max((each.seconds or 0.0) - began, 0.0)
+                yield each
+
+        return Opened(all_rows(), started_at=datetime.fromtimestamp(began, UTC))
+
+    def _rows(self, reading: Reading) -> Iterator[Row]:
+        for _, decision in _decisions(self.path, reading):
+            if _key(decision) != self.key:
+                continue
+            moment = seconds_of(decision["time"])
+            evidence = decision["evidence"]
+            step = whole(evidence.get("step"))
+            if moment is None or step is None:
+                continue
+            values = evidence.get("values")
+            values = values if isinstance(values, dict) else {}
+            yield row(step, _metrics(values), seconds=moment, total=_total(step, values))
+
+
+def recordings(path: Path, reading: Reading) -> Iterator[DecisionsRun]:
+    """The jobs that a log is about, in the order of their first decisions."""
+    known: dict[tuple[str, str, str], None] = {}
+    for _, decision in _decisions(path, Reading(skip=True) if reading.skip else reading):
+        known[_key(decision)] = None
+    for namespace, job, uid in known:
+        yield DecisionsRun(f"{namespace}/{job}" if _alone(known, namespace, job) else f"{namespace}/{job}#{uid}", path,
+                           (namespace, job, uid))  # fmt: skip
+
+
+def is_decision(value: object) -> bool:
+    """Whether a JSON value is a Decision."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("run"), dict)
+        and isinstance(value.get("evidence"), dict)
+        and "verdict" in value
+        and "time" in value
+    )
+
+
+def _alone(known: Mapping[tuple[str, str, str], None], namespace: str, job: str) -> bool:
+    return sum(key[:2] == (namespace, job) for key in known) == 1
+
+
+def _decisions(path: Path, reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, data in lines(path, reading):
+        try:
+            value = parse_json(data)
+        except ValueError as error:
+            reading.malformed(path, line, f"not JSON ({error})", _RIGHT)
+            continue
+        if not is_decision(value):
+            reading.malformed(path, line, short(data[:80].decode(errors="replace")), _RIGHT)
+            continue
+        yield line, value
+
+
+def _key(decision: Mapping[str, Any]) -> tuple[str, str, str]:
+    run = decision["run"]
+    return str(run.get("namespace", "")), str(run.get("job", "")), str(run.get("uid", ""))
+
+
+def _metrics(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics among the values that a condition read; a call of nonFinite that is true says NaN."""
+    found: dict[str, Any] = {}
+    for text, value in values.items():
+        match = _METRIC.fullmatch(text.strip())
+        if match is None:
+            continue
+        if match[4] or match[5]:
+            if value is True:
+                found[match[4] or match[5]] = "NaN"
+        elif number(value) is not None:
+            found[match[1] or match[2] or match[3]] = value
+    return found
+
+
+def _total(step: int, values: Mapping[str, Any]) -> int | None:
+    total = whole(values.get("progress.totalSteps"))
+    if total:
+        return total
+    percent = number(values.get("progress.percent"))
+    return round(100 * step / percent) if isinstance(percent, float) and 0 < percent < 100 and step else None

@@ -1,0 +1,207 @@
+"""Find out which format a file or folder has, and list its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from trainwarden.controller.histories import (
+    curves,
+    decisions,
+    jsonl,
+    megatron,
+    mlflow,
+    mllog,
+    printed,
+    table,
+    tensorboard,
+    trainer_state,
+)
+from trainwarden.controller.histories.files import document, head
+from trainwarden.controller.histories.recording import HistoryError, Reading, Recording
+from trainwarden.controller.histories.values import parse_json, short
+
+__all__ = ["FORMATS", "recordings_in"]
+
+_Reader = Callable[[Path, Reading], Iterable[Recording]]
+
+FORMATS: dict[str, _Reader] = {
+    "curves": curves.recordings,
+    "csv": table.recordings,
+    "decisions": decisions.recordings,
+    "dicts": lambda path, _: printed.recordings(path, "dicts"),
+    "json": jsonl.recordings_of_json,
+    "jsonl": jsonl.recordings,
+    "megatron": megatron.recordings,
+    "megatron-log": lambda path, _: printed.recordings(path, "megatron-log"),
+    "mlflow": lambda path, reading: _mlflow(path, reading),
+    "mllog": mllog.recordings,
+    "nanogpt": lambda path, _: printed.recordings(path, "nanogpt"),
+    "tensorboard": lambda path, reading: _tensorboard(path, reading),
+    "trainer_state": trainer_state.recordings,
+    "verl": lambda path, _: printed.recordings(path, "verl"),
+}  # fmt: skip
+"""Readers by the name that `--reader` takes."""
+
+_KNOWN = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".db", ".sqlite", ".sqlite3", ".log", ".txt")
+_PACKED = (".gz", ".bz2", ".xz")
+_CONFIGURATION = frozenset({"config.json", "hparams.json", "tokenizer.json", "tokenizer_config.json", "package.json",
+                            "generation_config.json", "special_tokens_map.json", "vocab.json"})  # fmt: skip
+
+
+def recordings_in(path: Path, reading: Reading, *, reader: str | None = None) -> Iterator[Recording]:
+    """The runs of a file, or of all files in a folder.
+
+    Args:
+        path: File or folder.
+        reading: How to read.
+        reader: A name of FORMATS; None finds out.
+
+    Raises:
+        HistoryError: There is nothing that can be read.
+    """
+    if not path.exists():
+        raise HistoryError(str(path), "no such file or folder", "name a file or folder with histories")
+    if path.is_dir():
+        yield from _folder(path, reading, reader)
+        return
+    yield from FORMATS[reader or _format_of(path)](path, reading)
+
+
+def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Recording]:
+    if reader == "mlflow" or (reader is None and mlflow.run_folders(folder)):
+        yield from _mlflow(folder, reading)
+        return
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder))
+    if reader == "tensorboard":
+        yield from _tensorboard(folder, reading)
+        return
+    if reader is not None:
+        if not files:
+            raise HistoryError(str(folder), "no files in this folder", "name another")
+        for path in files:
+            yield from FORMATS[reader](path, reading)
+        return
+    events = [path for path in files if tensorboard.is_events(path)]
+    states = [path for path in files if path.name == "trainer_state.json"]
+    evented = {path.parent for path in events}
+    others = [
+        path for path in files
+        if _suffix(path) in _KNOWN and path.name not in _CONFIGURATION and path not in states
+        and not (path.parent in evented and _suffix(path) == ".json")
+    ]  # fmt: skip
+    found = False
+    for store in sorted(path for path in folder.rglob("mlruns") if path.is_dir()):
+        for run in mlflow.run_folders(store):
+            found = True
+            yield run
+    for session in tensorboard.by_folder(events):
+        found = True
+        yield session
+    for path in trainer_state.newest(states):
+        found = True
+        yield trainer_state.TrainerStateRun(str(path), path)
+    for path in others:
+        try:
+            format_ = _format_of(path)
+        except HistoryError:
+            continue  # in a folder, other files stand between the histories
+        for each in FORMATS[format_](path, reading):
+            found = True
+            yield each
+    if not found:
+        raise HistoryError(str(folder), "no history in this folder", f"known are {', '.join(FORMATS)}")
+
+
+def _mlflow(path: Path, reading: Reading) -> Iterable[Recording]:
+    if not path.is_dir():
+        return mlflow.recordings_of_sqlite(path, reading)
+    runs = mlflow.run_folders(path)
+    if not runs:
+        raise HistoryError(str(path), "no runs of MLflow in this folder", "name another")
+    return runs
+
+
+def _tensorboard(path: Path, reading: Reading) -> Iterable[Recording]:
+    if not path.is_dir():
+        return tensorboard.recordings(path, reading)
+    events = [each for each in path.rglob("*") if each.is_file() and tensorboard.is_events(each)]
+    if not events:
+        raise HistoryError(str(path), "no event files in this folder", "name another")
+    return tensorboard.by_folder(events)
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem).suffix.lower() if path.suffix.lower() in _PACKED else path.suffix.lower()
+
+
+def _format_of(path: Path) -> str:
+    """Name of the format, by name and content.
+
+    Raises:
+        HistoryError: It is none that is known.
+    """
+    if tensorboard.is_events(path):
+        return "tensorboard"
+    start = head(path)
+    if mlflow.is_sqlite(start):
+        return "mlflow"
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not text:
+        raise HistoryError(str(path), "an empty file", "give a file with a history")
+    if mllog.MARK in start:
+        return "mllog"
+    if text[:1] in b"{[" and not text.startswith(b"{'"):
+        found = _json_format(path, text)
+        if found is not None:
+            return found
+    style = printed.style_of(path) if _suffix(path) not in (".csv", ".tsv") else None
+    if style is not None:
+        return style
+    try:
+        table.header(path)
+    except HistoryError:
+        found = short(text[:60].decode(errors="replace"))
+        raise HistoryError(f"{path}:1", found, f"known formats are {', '.join(FORMATS)}; --reader names one") from None
+    return "csv"
+
+
+def _json_format(path: Path, start: bytes) -> str | None:
+    """Format of what begins as JSON: the first line is a value of its own, or the whole file is one."""
+    line, newline, rest = start.partition(b"\n")
+    if _suffix(path) in (".jsonl", ".ndjson") or (newline and rest.strip()) or not newline:
+        try:
+            value = parse_json(line)
+        except ValueError:
+            value = None
+        if b'"series":{' in line[:4096] and b'"id":' in line[:200]:  # a long line is not all in the beginning
+            return "curves"
+        if isinstance(value, dict) and not (megatron.is_megatron(value) or "log_history" in value):
+            if decisions.is_decision(value):
+                return "decisions"
+            if isinstance(value.get("series"), dict):
+                return "curves"
+            if _suffix(path) in (".jsonl", ".ndjson") or rest.strip():
+                return "jsonl"
+    if _suffix(path) in (".jsonl", ".ndjson"):
+        return "jsonl"
+    try:
+        value = parse_json(document(path))
+    except ValueError:
+        if _suffix(path) != ".json" and not line.startswith(b'{"'):
+            return None  # a log that begins with a bracket
+        return "jsonl" if newline else "json"
+    if isinstance(value, dict):
+        if isinstance(value.get("log_history"), list):
+            return "trainer_state"
+        if megatron.is_megatron(value):
+            return "megatron"
+        if isinstance(value.get("series"), dict):
+            return "curves"
+        if decisions.is_decision(value):
+            return "decisions"
+    return "json"

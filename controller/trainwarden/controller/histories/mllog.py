@@ -1,0 +1,107 @@
+"""MLPerf training logs: lines that begin with `:::MLLOG` and go on with one JSON object each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainwarden.controller.histories.files import lines
+from trainwarden.controller.histories.recording import Opened, Reading
+from trainwarden.controller.histories.values import merged, number, parse_json, row, short
+from trainwarden.policies.backtest.recording import Row
+
+__all__ = ["MARK", "MllogRun", "recordings"]
+
+MARK = b":::MLLOG"
+"""How each line of interest begins, wherever on it."""
+
+_UNITS = ("step_num", "step", "iteration", "samples_count", "samples", "epoch_num", "epoch")
+_VALUES = ("eval_accuracy", "eval_error", "eval_loss", "train_loss", "loss", "validation_loss", "tracked_stats")
+_PLANS = {"max_steps": "step", "opt_learning_rate_training_steps": "step", "max_samples": "samples"}
+_FINE = 1_000_000  # fractions of an epoch become whole steps of a millionth
+
+
+@dataclass(frozen=True, slots=True)
+class MllogRun:
+    """One log. A step is what the log itself counts in: steps, samples or epochs, whichever its first value carries."""
+
+    id: str
+    path: Path
+
+    def open(self, reading: Reading) -> Opened:
+        """Read the values since `run_start`, or since the first line when there is none."""
+        rows = merged(self._rows(reading))
+        first = next(rows, None)
+        if first is None:
+            return Opened(iter(()))
+        began = first.seconds or 0.0
+
+        def since(each: Row) -> Row:
+            each.seconds = max((each.seconds or 0.0) - began, 0.0)
+            return each
+
+        started = datetime.fromtimestamp(began, UTC) if began > 1e8 else None
+        rest = rows if not (first.metrics or first.nonfinite) else itertools.chain([first], rows)
+        return Opened(map(since, rest), started_at=started)
+
+    def _rows(self, reading: Reading) -> Iterator[Row]:
+        unit: str | None = None
+        plans: dict[str, int] = {}
+        step, began = 0, False
+        for line, data in lines(self.path, reading):
+            at = data.find(MARK)
+            if at < 0:
+                continue
+            event = _event(data[at + len(MARK) :])
+            if event is None:
+                found = short(data[at:].decode(errors="replace"))
+                reading.malformed(self.path, line, found, "an object with key and time_ms is right")
+                continue
+            key, value, metadata, seconds = event
+            if not began and key in ("run_start", "init_start", *_VALUES):
+                began = key == "run_start" or key in _VALUES
+                if key == "run_start":
+                    yield Row(0, {}, seconds=seconds)
+            if key in _PLANS and isinstance(number(value), float):
+                plans[_PLANS[key]] = int(value)
+            values = _metrics(key, value)
+            if not values:
+                continue
+            unit = unit or next((name for name in _UNITS if name in metadata), None)
+            here = number(metadata.get(unit)) if unit is not None else None
+            if isinstance(here, float) and here >= 0:
+                step = int(here) if unit is None or not unit.startswith("epoch") else round(here * _FINE)
+            total = plans.get("samples" if unit is not None and unit.startswith("samples") else "step")
+            yield row(step, values, seconds=seconds, total=total if unit and not unit.startswith("epoch") else None)
+
+
+def _event(data: bytes) -> tuple[str, Any, Mapping[str, Any], float] | None:
+    """Key, value, metadata and Unix seconds; None when it is no event."""
+    try:
+        event = parse_json(data)
+    except ValueError:
+        return None
+    if not isinstance(event, dict) or not isinstance(event.get("key"), str):
+        return None
+    moment = number(event.get("time_ms"))
+    if not isinstance(moment, float):
+        return None
+    metadata = event.get("metadata")
+    return event["key"], event.get("value"), metadata if isinstance(metadata, dict) else {}, moment / 1000
+
+
+def _metrics(key: str, value: Any) -> dict[str, Any]:
+    if key not in _VALUES:
+        return {}
+    if isinstance(value, dict):
+        return {name: item for name, item in value.items() if number(item) is not None}
+    return {key: value} if number(value) is not None else {}
+
+
+def recordings(path: Path, reading: Reading) -> Iterator[MllogRun]:
+    """The run of a log."""
+    yield MllogRun(str(path), path)

@@ -1,0 +1,71 @@
+"""What every reader gives, and how it reports what it can't read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from trainwarden.policies.backtest.recording import Row
+
+__all__ = ["HistoryError", "Opened", "Reading", "Recording"]
+
+_TOLD = 20  # malformed places that are told one by one
+
+
+class HistoryError(Exception):
+    """A history can't be read: where, what was found, and what would be right. Retrying does not help."""
+
+    def __init__(self, place: str, found: str, remedy: str = "") -> None:
+        self.place, self.found, self.remedy = place, found, remedy
+        super().__init__(f"{place}: {found}{f'; {remedy}' if remedy else ''}")
+
+
+@dataclass(slots=True)
+class Reading:
+    """How to read, and what was left out on the way."""
+
+    skip: bool = False  # leave out what is malformed
+    skipped: int = 0
+    told: list[str] = field(default_factory=list)  # the first of them
+
+    def malformed(self, path: Path | str, line: int | str, found: str, right: str) -> None:
+        """Something that does not fit stands at a line, or at another place such as `byte 96`.
+
+        Raises:
+            HistoryError: Unless malformed places are to be skipped.
+        """
+        place = f"{path}:{line}"
+        if not self.skip:
+            raise HistoryError(place, found, f"{right}; --skip-malformed leaves such places out")
+        self.skipped += 1
+        if len(self.told) < _TOLD:
+            self.told.append(f"{place}: {found}, left out")
+
+
+@dataclass(slots=True)
+class Opened:
+    """A recording that is being read."""
+
+    rows: Iterator[Row]
+    total: int | None = None  # steps planned
+    started_at: datetime | None = None  # aware; None when it was not recorded
+
+
+class Recording(Protocol):
+    """One run in a file; small, and goes to another process."""
+
+    @property
+    def id(self) -> str:
+        """Name of the run, unique in its file."""
+        ...
+
+    def open(self, reading: Reading) -> Opened:
+        """Begin to read. Rows come in the order in which they were written.
+
+        Raises:
+            HistoryError: It can't be read; also while the rows are taken.
+        """
+        ...

@@ -1,0 +1,143 @@
+"""Records with named values, one after the other, made rows: what CSV, JSON Lines and the like have in common."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainwarden.controller.histories.columns import Columns, Stopwatch, columns_of
+from trainwarden.controller.histories.recording import Opened, Reading
+from trainwarden.controller.histories.values import merged, number, row, short, whole
+from trainwarden.policies.backtest.recording import Row
+
+__all__ = ["Record", "RecordsOf", "grouped", "opened"]
+
+_MOST_RUNS = 100_000
+
+Record = tuple[int | str, Mapping[str, Any]]
+"""Line, or another place, and the values by name."""
+
+RecordsOf = Callable[[Path, Reading], Iterator[Record]]
+"""Reads the records of a file; a function of a module, so that it can go to another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRun:
+    """One run among the records of a file."""
+
+    id: str
+    path: Path
+    records: RecordsOf
+    run: str | None = None  # value of the run column; None: all records are of this run
+
+    def open(self, reading: Reading) -> Opened:
+        """Read the records of the run."""
+        records = self.records(self.path, reading)
+        if self.run is not None:
+            records = (
+                record for record in records if str(record[1].get(columns_of(record[1]).run or "", "")) == self.run
+            )
+        return opened(records, self.path, reading)
+
+
+def grouped(path: Path, records: RecordsOf, reading: Reading) -> Iterator[RecordsRun]:
+    """The runs of a file: one, or one for each value of a column such as `run_id` or `run`.
+
+    Raises:
+        HistoryError: A record can't be read.
+    """
+    names: dict[str, None] = {}
+    for _, values in records(path, Reading(skip=True) if reading.skip else reading):
+        column = columns_of(values).run
+        if column is None:
+            if not names:
+                break
+            continue
+        names[str(values.get(column))] = None
+        if len(names) > _MOST_RUNS:
+            break
+    if len(names) < 2:
+        yield RecordsRun(str(path), path, records)
+        return
+    for name in names:
+        yield RecordsRun(f"{path}#{name}", path, records, name)
+
+
+def opened(records: Iterable[Record], path: Path, reading: Reading) -> Opened:
+    """Rows of records that are all of one run, and when it began."""
+    rows = _Rows(path, reading)
+    made = merged(rows.of(records))
+    first = next(made, None)
+    if first is None:
+        return Opened(iter(()))
+    started = rows.started()
+    return Opened(
+        itertools.chain([first], made), started_at=datetime.fromtimestamp(started, UTC) if started is not None else None
+    )
+
+
+class _Rows:
+    """Makes rows, and keeps what only the records together tell."""
+
+    def __init__(self, path: Path, reading: Reading) -> None:
+        self._path, self._reading = path, reading
+        self._columns: dict[tuple[str, ...], Columns] = {}
+        self._stopwatch: Stopwatch | None = None
+        self._stepped = False  # some record had a step of its own
+        self._count = 0
+        self._step = 0
+
+    def started(self) -> float | None:
+        """Unix seconds of the first row; None when there is no such clock."""
+        return self._stopwatch.started if self._stopwatch is not None else None
+
+    def of(self, records: Iterable[Record]) -> Iterator[Row]:
+        for line, values in records:
+            keys = tuple(values)
+            columns = self._columns.get(keys)
+            if columns is None:
+                if len(self._columns) > 10_000:
+                    self._columns.clear()
+                columns = self._columns[keys] = columns_of(keys)
+            named = columns.named
+            made = row(0, {name: value for name, value in values.items() if name not in named})
+            if not made.metrics and not made.nonfinite:
+                continue
+            step = self._step_of(line, values, columns)
+            if step is None:
+                continue
+            if self._stopwatch is None and (columns.passed is not None or columns.moment is not None):
+                self._stopwatch = Stopwatch(columns)
+            made.step = self._step = step
+            made.seconds = self._stopwatch.read(values) if self._stopwatch is not None else None
+            made.total = _plan(values.get(columns.plan)) if columns.plan is not None else None
+            epoch = number(values.get(columns.epoch)) if columns.epoch is not None else None
+            made.epoch = epoch if isinstance(epoch, float) else None
+            yield made
+
+    def _step_of(self, line: int | str, values: Mapping[str, Any], columns: Columns) -> int | None:
+        self._count += 1
+        if columns.step is not None:
+            value = values.get(columns.step)
+            step = whole(value)
+            if step is not None:
+                self._stepped = True
+                return step
+            if value not in (None, ""):
+                right = "a step is a whole number of 0 or more"
+                self._reading.malformed(self._path, line, f"{columns.step} is {short(value)}", right)
+                return None
+        if self._stepped:  # as a line that was logged after the step, such as a summary
+            return self._step
+        if columns.epoch is not None and (step := whole(values.get(columns.epoch))) is not None:
+            return step
+        return self._count
+
+
+def _plan(value: Any) -> int | None:
+    plan = whole(value)
+    return plan if plan is not None and plan > 0 else None
