@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from trainwarden.controller.cli_backtest import policy_backtest
 from trainwarden.controller.cli_policy_test import policy_test
 from trainwarden.controller.exit_codes import ExitCode
 
@@ -342,6 +343,7 @@ def policy_check(files: tuple[Path, ...], form: str, engine: Any) -> None:
 
 
 policy.add_command(policy_test)
+policy.add_command(policy_backtest)
 
 
 @main.command()

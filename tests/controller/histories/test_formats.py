@@ -1,4 +1,4 @@
-"""Each format is recognised and gives the rows that were logged, in files of the libraries themselves where possible."""
+"""Each format is recognised and gives what was logged, in files of the libraries themselves where possible."""
 
 import math
 from pathlib import Path

@@ -33,7 +33,6 @@ class DecisionsRun:
     id: str
     path: Path
     key: tuple[str, str, str]  # namespace, job, uid
-    since: float | None = None  # Unix seconds
 
     def open(self, reading: Reading) -> Opened:
         """Read the decisions about the job."""
