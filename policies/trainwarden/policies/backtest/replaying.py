@@ -9,7 +9,6 @@ silent, such heartbeats are put in, unless the step goes back after the gap: the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,12 +17,12 @@ from trainwarden.policies.backtest.judged import judged_metric, main_metric
 from trainwarden.policies.backtest.outcome import Curve, Firing, PolicyOutcome, Replay, Stop
 from trainwarden.policies.backtest.recording import Row, Setting
 from trainwarden.policies.backtest.track import Track
+from trainwarden.policies.backtest.watching import Watch, part
 from trainwarden.policies.compiling import CompiledPolicy
 from trainwarden.policies.decision import ActionState, ActionType, Decision, Verdict
 from trainwarden.policies.facts import JobPhase, RunFacts
-from trainwarden.policies.judge import Judgement, judge
-from trainwarden.policies.ladder import due_at, is_disruptive
-from trainwarden.policies.memory import RunMemory
+from trainwarden.policies.judge import Judgement
+from trainwarden.policies.ladder import is_disruptive
 from trainwarden.policies.report import CheckpointLike
 from trainwarden.policies.run import RunState
 
@@ -69,22 +68,29 @@ class _Event:
 
 @dataclass(slots=True)
 class _Walk:
-    """A replay that goes on."""
+    """A replay that goes on. Rules that time alone can change stand apart, so that looks between rows cost little."""
 
     policies: Sequence[CompiledPolicy]
     run: RunState
     setting: Setting
     start: datetime
-    memory: RunMemory = field(default_factory=RunMemory)
     events: list[_Event] = field(default_factory=list)
     fires: dict[str, int] = field(default_factory=dict)
-    wake: float | None = None  # seconds at which the judge wants to look again
-    looked: float = -math.inf  # seconds of the newest look
-    exact: bool = False  # something may begin by time alone
     heard: float = 0.0  # seconds of the newest report
     step: int = 0  # of the newest row
     reports: int = 0
     rows: int = 0
+    by_data: Watch = field(init=False)
+    by_time: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_data = Watch([policy for each in self.policies if (policy := part(each, by_time=False)) is not None])
+        self.by_time = Watch([policy for each in self.policies if (policy := part(each, by_time=True)) is not None])
+
+    @property
+    def looked(self) -> float:
+        """Seconds of the newest row that was looked at."""
+        return self.by_data.rows_until
 
     def take(self, row: Row, seconds: float, total: int | None) -> None:
         """Pass to a row's time, looking and telling that the training lives on the way, and observe it."""
@@ -104,49 +110,32 @@ class _Walk:
         self.reports += 1
 
     def look(self, seconds: float) -> None:
-        """Judge the run at a moment, and note what fires."""
-        now = self.start + timedelta(seconds=seconds)
-        judgement = judge(self.policies, self.run, self.memory, now)
-        self.looked = seconds
-        self.wake = (judgement.wake_at - self.start).total_seconds() if judgement.wake_at is not None else None
-        if judgement.decisions:
+        """Judge the run by all rules, and note what fires."""
+        for watch in (self.by_data, self.by_time):
+            self._look(watch, seconds)
+            watch.rows_until = seconds
+
+    def _look(self, watch: Watch, seconds: float) -> None:
+        judgement = watch.look(self.run, self.start, seconds)
+        if judgement is not None and judgement.decisions:
             self._note(judgement, seconds)
 
     def look_between(self, until: float, row_at: float) -> None:
-        """Look when waits are over, and now and then, up to a moment before the next row."""
-        apart = max((row_at - self.looked) / _GAP_LOOKS, 1.0, self.looked / self.setting.fineness)
+        """Look when waits are over, and by rules about time now and then, up to a moment before the next row."""
+        watch = self.by_time
+        apart = max((row_at - watch.looked) / _GAP_LOOKS, 1.0, watch.looked / self.setting.fineness)
         while True:
-            at = self._next_due()
-            if self.exact and self.wake is not None:
-                tick = max(self.wake, self.looked + apart)
-                at = tick if at is None else min(at, tick)
+            data, timed = self.by_data.next_due(self.start), watch.next_due(self.start)
+            if watch.wake is not None:
+                tick = max(watch.wake, watch.looked + apart)
+                timed = tick if timed is None else min(timed, tick)
+            at = min((each for each in (data, timed) if each is not None), default=None)
             if at is None or at >= until:
                 return
-            self.look(at)
-
-    def _next_due(self) -> float | None:
-        """When the next `for`, `keepFiringFor` or step's wait is over, after the newest look."""
-        found: float | None = None
-        for policy in self.policies:
-            known = self.memory.policies.get(policy.uid)
-            if known is None or not known.engaged:
-                continue
-            for rule in policy.rules:
-                state = known.rules.get(rule.spec.name)
-                if state is None or not state.engaged:
-                    continue
-                moments = []
-                if state.firing_since is None and state.since is not None and state.paused is None:
-                    moments.append(state.since + rule.spec.for_)
-                elif state.firing_since is not None:
-                    if state.since is None and state.last_true is not None:
-                        moments.append(state.last_true + rule.spec.keep_firing_for)
-                    moments += [due_at(state, rule.spec.actions[step.index]) for step in state.steps if step.open]
-                for moment in moments:
-                    seconds = (moment - self.start).total_seconds()
-                    if seconds > self.looked and (found is None or seconds < found):
-                        found = seconds
-        return found
+            if at == data:
+                self._look(self.by_data, at)
+            if at == timed:
+                self._look(watch, at)
 
     def _note(self, judgement: Judgement, seconds: float) -> None:
         """Make one event of what a rule did at this moment."""
@@ -196,7 +185,6 @@ def replay(
     """
     start = started_at or setting.started_at
     walk = _Walk(policies, RunState(_facts(id_, setting, start)), setting, start)
-    walk.exact = any(rule.by_time or rule.spec.on_unknown != "Hold" for policy in policies for rule in policy.rules)
     tracks: dict[str, Track] = {}
     seconds = 0.0
     last_step = 0

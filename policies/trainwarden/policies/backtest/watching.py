@@ -1,0 +1,75 @@
+"""Some rules and their memory about one recorded run, and when they want to be asked next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from trainwarden.policies.compiling import CompiledPolicy
+from trainwarden.policies.judge import Judgement, judge
+from trainwarden.policies.ladder import due_at
+from trainwarden.policies.memory import RunMemory
+from trainwarden.policies.models import OnUnknown
+from trainwarden.policies.run import RunState
+
+__all__ = ["Watch", "part"]
+
+
+def part(policy: CompiledPolicy, *, by_time: bool) -> CompiledPolicy | None:
+    """The policy with only those rules that may change without a report, or only the others; None when it has none."""
+    rules = tuple(
+        rule for rule in policy.rules if (rule.by_time or rule.spec.on_unknown is not OnUnknown.HOLD) is by_time
+    )
+    if not rules:
+        return None
+    variables = policy.variables
+    if policy.match is None:
+        used = frozenset[str]().union(*(rule.variables for rule in rules))
+        variables = tuple(each for each in variables if each[0] in used)
+    return replace(policy, rules=rules, variables=variables)
+
+
+@dataclass(slots=True)
+class Watch:
+    """Rules that are asked together. All moments are seconds since the run began."""
+
+    policies: Sequence[CompiledPolicy]
+    memory: RunMemory = field(default_factory=RunMemory)
+    looked: float = -math.inf  # the newest look
+    rows_until: float = -math.inf  # the newest look at a row
+    wake: float | None = None  # when the judge wants to look again
+
+    def look(self, run: RunState, start: datetime, seconds: float) -> Judgement | None:
+        """Judge the run; None without a rule."""
+        if not self.policies:
+            return None
+        judgement = judge(self.policies, run, self.memory, start + timedelta(seconds=seconds))
+        self.looked = seconds
+        self.wake = (judgement.wake_at - start).total_seconds() if judgement.wake_at is not None else None
+        return judgement
+
+    def next_due(self, start: datetime) -> float | None:
+        """When the next `for`, `keepFiringFor` or wait of a ladder is over, after the newest look; None: none waits."""
+        found: float | None = None
+        for policy in self.policies:
+            known = self.memory.policies.get(policy.uid)
+            if known is None or not known.engaged:
+                continue
+            for rule in policy.rules:
+                state = known.rules.get(rule.spec.name)
+                if state is None or not state.engaged:
+                    continue
+                moments = []
+                if state.firing_since is None and state.since is not None and state.paused is None:
+                    moments.append(state.since + rule.spec.for_)
+                elif state.firing_since is not None:
+                    if state.since is None and state.last_true is not None:
+                        moments.append(state.last_true + rule.spec.keep_firing_for)
+                    moments += [due_at(state, rule.spec.actions[step.index]) for step in state.steps if step.open]
+                for moment in moments:
+                    seconds = (moment - start).total_seconds()
+                    if seconds > self.looked and (found is None or seconds < found):
+                        found = seconds
+        return found
