@@ -32,7 +32,8 @@ TOLERATED = 0.01
 """Share of a run's improvement that may still be to come when it is stopped."""
 
 _MOST_TRACKS = 64  # metrics of one run that are followed for gains and pictures
-_GAP_LOOKS = 16  # at most so many looks between two rows, besides those at which a wait is over
+_FIRST_LOOK = 0.5  # usual times between two reports after a row, until rules about time are asked again
+_NEXT_LOOK = 0.25  # of the time since the row, from there on
 
 
 @dataclass(slots=True)
@@ -78,6 +79,7 @@ class _Walk:
     fires: dict[str, int] = field(default_factory=dict)
     heard: float = 0.0  # seconds of the newest report
     step: int = 0  # of the newest row
+    row_at: float = 0.0  # seconds of it
     reports: int = 0
     rows: int = 0
     by_data: Watch = field(init=False)
@@ -97,11 +99,11 @@ class _Walk:
         if self.rows:
             while row.step > self.step and seconds - self.heard > (silence := self.run.clock.silence):
                 beat = self.heard + silence / 2
-                self.look_between(beat, seconds)
+                self.look_between(beat)
                 self._observe(_Report(self.reports, self.step), beat)
-            self.look_between(seconds, seconds)
+            self.look_between(seconds)
         self._observe(_Report(self.reports, row.step, total, row.epoch, row.metrics, row.nonfinite), seconds)
-        self.step = row.step
+        self.step, self.row_at = row.step, seconds
         self.rows += 1
 
     def _observe(self, report: _Report, seconds: float) -> None:
@@ -120,14 +122,15 @@ class _Walk:
         if judgement is not None and judgement.decisions:
             self._note(judgement, seconds)
 
-    def look_between(self, until: float, row_at: float) -> None:
-        """Look when waits are over, and by rules about time now and then, up to a moment before the next row."""
-        watch = self.by_time
-        apart = max((row_at - watch.looked) / _GAP_LOOKS, 1.0, watch.looked / self.setting.fineness)
+    def look_between(self, until: float) -> None:
+        """Look when waits are over, and by rules about time now and then, up to a moment."""
+        watch, row_at = self.by_time, self.row_at
+        first = row_at + _FIRST_LOOK * self.run.clock.usual
         while True:
             data, timed = self.by_data.next_due(self.start), watch.next_due(self.start)
             if watch.wake is not None:
-                tick = max(watch.wake, watch.looked + apart)
+                apart = max((watch.looked - row_at) * _NEXT_LOOK, 1.0, watch.looked / self.setting.fineness)
+                tick = max(watch.wake, watch.looked + apart, first)
                 timed = tick if timed is None else min(timed, tick)
             at = min((each for each in (data, timed) if each is not None), default=None)
             if at is None or at >= until:
