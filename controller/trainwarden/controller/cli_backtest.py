@@ -26,6 +26,7 @@ _READERS = (
     "tensorboard", "trainer_state", "verl",
 )  # fmt: skip
 _MOST_COUNTED = 1 << 31  # bytes of histories that are counted before they are replayed
+_FEW, _SMALL = 8, 1 << 21  # runs, and bytes, for which starting processes takes longer than it saves
 _MOST_SHOWN = 25  # runs in the table, without --all
 _WIDEST = 200
 
@@ -155,11 +156,12 @@ def _replay(
 
     results = Results([policy.metadata.name for policy in job.policies], job.setting)
     reading = Reading(skip=job.skip)
-    total = None
-    if sum(_size(path) for path in histories) <= _MOST_COUNTED:
+    total, size = None, sum(_size(path) for path in histories)
+    if size <= _MOST_COUNTED:
         total = sum(1 for _ in _recordings(histories, Reading(skip=job.skip), reader))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = 1 if total == 1 else processes or cores
+    few = total == 1 or (total is not None and total <= _FEW and size < _SMALL)
+    workers = processes or (1 if few else cores)
     with progress(total, quiet=quiet) as shown:
         for batch in replay_all(_recordings(histories, reading, reader), job, processes=workers):
             results.take(batch)

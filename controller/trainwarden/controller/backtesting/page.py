@@ -14,6 +14,7 @@ from trainwarden.controller.backtesting.wording import (
     percent,
     row_of,
     seconds,
+    short_names,
     stop_of,
     verdict_of,
 )
@@ -66,6 +67,7 @@ def as_html(results: Results) -> str:
     fired = [replay for replay in ordered if replay.firings]
     shown = fired[:MOST_PICTURES] or ordered[:MOST_PICTURES]
     left = len(fired) - len(shown) if fired else len(ordered) - len(shown)
+    names = short_names([replay.id for replay in ordered])
     more = f"<p>{left:,} more runs are in the JSON.</p>" if left > 0 else ""
     title = f"{len(fired):,} of {len(ordered):,} runs in which something fired" if fired else "Nothing fired"
     parts = [
@@ -79,7 +81,7 @@ def as_html(results: Results) -> str:
         f"<h2>{title}</h2>",
         _MARKS,
         '<div class="cards">',
-        *map(_card, shown),
+        *(_card(replay, names[replay.id]) for replay in shown),
         f"</div>{more}</body></html>",
     ]
     return "\n".join(parts) + "\n"
@@ -94,7 +96,7 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows)
 
 
-def _card(replay: Replay) -> str:
+def _card(replay: Replay, name: str) -> str:
     """One run: its curve, and what fired."""
     metrics = [firing.metric for firing in replay.firings if firing.action is not None and firing.action.rank >= 2]
     wanted = [*metrics, replay.metric, *(firing.metric for firing in replay.firings)]
@@ -106,7 +108,8 @@ def _card(replay: Replay) -> str:
     listed = "".join(_item(replay, index) for index in range(min(len(replay.firings), _MOST_FIRINGS)))
     left = len(replay.firings) - _MOST_FIRINGS
     more = f"<li>and {left:,} more</li>" if left > 0 else ""
-    return f'<div class="card"><h3>{escape(replay.id)}</h3><p>{escape(about)}</p>{picture}<ul>{listed}{more}</ul></div>'
+    head = f'<h3 title="{escape(replay.id, quote=True)}">{escape(name)}</h3><p>{escape(about)}</p>'
+    return f'<div class="card">{head}{picture}<ul>{listed}{more}</ul></div>'
 
 
 def _item(replay: Replay, index: int) -> str:

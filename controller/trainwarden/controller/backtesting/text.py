@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 from rich.box import SIMPLE_HEAD
@@ -12,7 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from trainwarden.controller.backtesting.results import Results
-from trainwarden.controller.backtesting.wording import COLUMNS, facts_of, order, percent, row_of, seconds, verdict_of
+from trainwarden.controller.backtesting.wording import (
+    COLUMNS,
+    facts_of,
+    order,
+    percent,
+    row_of,
+    seconds,
+    short_names,
+    verdict_of,
+)
 from trainwarden.policies.backtest.outcome import Replay
 
 __all__ = ["as_text"]
@@ -34,7 +43,8 @@ def as_text(results: Results, *, most: int | None, width: int, color: bool) -> s
     fired = [replay for replay in order(results.replays) if replay.firings]
     shown = fired[:most]
     if shown:
-        console.print(_firings(shown))
+        names = short_names([replay.id for replay in results.replays])
+        console.print(_firings(shown, names))
     if len(shown) < len(fired):
         console.print(f"… and {len(fired) - len(shown):,} more runs in which something fired; --all shows them\n")
     console.print(_policies(results))
@@ -42,7 +52,7 @@ def as_text(results: Results, *, most: int | None, width: int, color: bool) -> s
     return out.getvalue()
 
 
-def _firings(replays: Sequence[Replay]) -> Table:
+def _firings(replays: Sequence[Replay], names: Mapping[str, str]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("run", "policy", "rule", "metric"):
         table.add_column(name, overflow="fold")
@@ -52,7 +62,7 @@ def _firings(replays: Sequence[Replay]) -> Table:
     table.add_column("to come", justify="right")
     table.add_column("", no_wrap=True)
     for replay in replays:
-        run = replay.id
+        run = names[replay.id]
         for firing in replay.firings:
             verdict = verdict_of(firing, replay)
             table.add_row(

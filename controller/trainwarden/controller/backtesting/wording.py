@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainwarden.policies.backtest.outcome import Firing, Replay, Stop
 from trainwarden.policies.backtest.summing import PolicyTotal, Totals
 
-__all__ = ["COLUMNS", "facts_of", "order", "percent", "row_of", "seconds", "stop_of", "verdict_of"]
+__all__ = ["COLUMNS", "facts_of", "order", "percent", "row_of", "seconds", "short_names", "stop_of", "verdict_of"]
 
 COLUMNS = (
     "policy", "fired in", "stopped", "wrong stops", "GPU-hours saved", "GPU-hours lost", "idle time saved", "money",
@@ -85,3 +85,21 @@ def order(replays: Sequence[Replay]) -> list[Replay]:
         return (1 if stops else 2 if replay.firings else 3), 0.0
 
     return sorted(replays, key=rank)
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Names without what all paths that begin alike begin and end with; at least one part of each is left."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.split("/", 1)[0], []).append(name)
+    return {name: short for group in groups.values() for name, short in _shortened(group)}
+
+
+def _shortened(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    paths = [name.split("/") for name in names]
+    least = min(map(len, paths)) - 1 if len(paths) > 1 else 0
+    start = next((at for at in range(least) if len({path[at] for path in paths}) > 1), least)
+    least -= start
+    end = next((at for at in range(least) if len({path[-1 - at] for path in paths}) > 1), least)
+    for name, path in zip(names, paths, strict=True):
+        yield name, "/".join(path[start : len(path) - end])
