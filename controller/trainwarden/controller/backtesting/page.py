@@ -16,16 +16,17 @@ from trainwarden.controller.backtesting.wording import (
     seconds,
     short_names,
     stop_of,
+    told_firings,
     verdict_of,
 )
-from trainwarden.policies.backtest.outcome import Replay
+from trainwarden.policies.backtest.outcome import Firing, Replay
 
 __all__ = ["MOST_PICTURES", "as_html"]
 
 MOST_PICTURES = 240
 """Most runs with a picture: wrong stops first, then other stops, then firings."""
 
-_MOST_FIRINGS = 12  # of one run that are listed
+_MOST_FIRINGS = 5  # of one run that are listed
 _STYLE = """
 :root { --ink: #1c2330; --soft: #5b6575; --line: #d9dee7; --back: #f6f7f9; --card: #fff;
         --curve: #2f6fd0; --band: #2f6fd022; --bad: #c62f2f; --good: #1f8a4c; --told: #b7791f;
@@ -105,15 +106,15 @@ def _card(replay: Replay, name: str) -> str:
     marks = [(firing.step, _kind(verdict_of(firing, replay))) for firing in replay.firings]
     picture = drawing(curve, marks, replay.last_step) if curve is not None else "<p>no metric to draw</p>"
     about = f"{replay.last_step:,} steps, {seconds(replay.elapsed_seconds)}"
-    listed = "".join(_item(replay, index) for index in range(min(len(replay.firings), _MOST_FIRINGS)))
-    left = len(replay.firings) - _MOST_FIRINGS
+    told = told_firings(replay, _MOST_FIRINGS)
+    listed = "".join(_item(replay, firing) for firing in told)
+    left = len(replay.firings) - len(told)
     more = f"<li>and {left:,} more</li>" if left > 0 else ""
     head = f'<h3 title="{escape(replay.id, quote=True)}">{escape(name)}</h3><p>{escape(about)}</p>'
     return f'<div class="card">{head}{picture}<ul>{listed}{more}</ul></div>'
 
 
-def _item(replay: Replay, index: int) -> str:
-    firing = replay.firings[index]
+def _item(replay: Replay, firing: Firing) -> str:
     verdict = verdict_of(firing, replay)
     stop = stop_of(replay, firing.policy)
     kind = _kind(verdict)

@@ -20,12 +20,14 @@ from trainwarden.controller.backtesting.wording import (
     row_of,
     seconds,
     short_names,
+    told_firings,
     verdict_of,
 )
 from trainwarden.policies.backtest.outcome import Replay
 
 __all__ = ["as_text"]
 
+_MOST_FIRINGS = 4  # of one run that are listed
 _STYLES = {"wrong stop": "bold red", "right stop": "green"}
 
 
@@ -63,7 +65,8 @@ def _firings(replays: Sequence[Replay], names: Mapping[str, str]) -> Table:
     table.add_column("", no_wrap=True)
     for replay in replays:
         run = names[replay.id]
-        for firing in replay.firings:
+        told = told_firings(replay, _MOST_FIRINGS)
+        for firing in told:
             verdict = verdict_of(firing, replay)
             table.add_row(
                 escape(run),
@@ -77,6 +80,8 @@ def _firings(replays: Sequence[Replay], names: Mapping[str, str]) -> Table:
                 Text(verdict, style=_STYLES.get(verdict, "")),
             )
             run = ""
+        if len(told) < len(replay.firings):
+            table.add_row("", f"and {len(replay.firings) - len(told):,} more")
     return table
 
 

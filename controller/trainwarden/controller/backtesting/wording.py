@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from trainwarden.policies.backtest.outcome import Firing, Replay, Stop
 from trainwarden.policies.backtest.summing import PolicyTotal, Totals
 
-__all__ = ["COLUMNS", "facts_of", "order", "percent", "row_of", "seconds", "short_names", "stop_of", "verdict_of"]
+__all__ = [
+    "COLUMNS",
+    "facts_of",
+    "order",
+    "percent",
+    "row_of",
+    "seconds",
+    "short_names",
+    "stop_of",
+    "told_firings",
+    "verdict_of",
+]
 
 COLUMNS = (
     "policy", "fired in", "stopped", "wrong stops", "GPU-hours saved", "GPU-hours lost", "idle time saved", "money",
@@ -72,6 +84,21 @@ def verdict_of(firing: Firing, replay: Replay) -> str:
     if stop.wrong:
         return "wrong stop"
     return "right stop" if stop.to_come is not None else "stop"
+
+
+def told_firings(replay: Replay, most: int) -> list[Firing]:
+    """The firings of each policy up to its stop, since live there would be no later ones; the stops, and the first."""
+    stops = {outcome.policy: outcome.stop for outcome in replay.outcomes if outcome.stop is not None}
+    ends = {name: stop.elapsed_seconds for name, stop in stops.items()}
+    live = [each for each in replay.firings if each.elapsed_seconds <= ends.get(each.policy, math.inf)]
+    left = most - sum(bool(verdict_of(each, replay)) for each in live)
+    told = []
+    for each in live:
+        stopped = bool(verdict_of(each, replay))
+        if stopped or left > 0:
+            told.append(each)
+            left -= not stopped
+    return told
 
 
 def order(replays: Sequence[Replay]) -> list[Replay]:
