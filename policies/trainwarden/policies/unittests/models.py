@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, field_validator, model_validator
 
 from trainwarden.policies.decision import ActionState, ActionType, Mode, Verdict
 from trainwarden.policies.documents import close, yaml_type
@@ -257,3 +257,13 @@ class PolicyTests(SpecModel):
     """What becomes of requested actions."""
     tests: Annotated[tuple[UnitTest, ...], Field(strict=False, min_length=1, max_length=1000)]
     """The tests."""
+
+    @field_validator("tests")
+    @classmethod
+    def _names_differ(cls, tests: tuple[UnitTest, ...]) -> tuple[UnitTest, ...]:
+        seen: set[str] = set()
+        for test in tests:
+            if test.name in seen:
+                raise ValueError(f"two tests of the name {test.name!r}; give each its own")
+            seen.add(test.name)
+        return tests

@@ -52,7 +52,7 @@ def plan(file: PolicyTests, test: UnitTest) -> Plan:
     Raises:
         PlanError: Its rows don't fit together.
     """
-    every = test.every or file.every
+    every = file.every if test.every is None else test.every
     if not every:
         raise PlanError(("every",), "0s; write a time such as 1m")
     end = _length(test, every)
