@@ -41,12 +41,17 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["policy", "test", *map(str, arguments)])
 
 
-@pytest.mark.parametrize("engine", ["cpp", "python"])
-def test_the_example_passes_on_both_engines(engine: str) -> None:
-    done = run(EXAMPLE / "guard-test.yaml", "--engine", engine)
+def test_the_example_passes() -> None:
+    done = run(EXAMPLE / "guard-test.yaml")
 
     assert done.exit_code == 0, done.output
     assert done.output.endswith("7 passed, 0 failed\n")
+
+
+def test_both_engines_say_the_same(folder: Path) -> None:
+    file = folder / "some-test.yaml"
+
+    assert run(file, "--engine", "cpp", "--timeline").output == run(file, "--engine", "python", "--timeline").output
 
 
 def test_the_docs_example_passes(folder: Path) -> None:
