@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import Opened, Reading
-from trainwarden.controller.histories.values import merged, number, parse_json, row, seconds_of, short, whole
+from trainwarden.controller.histories.values import merged, moment, number, parse_json, row, seconds_of, short, whole
 from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["DecisionsRun", "is_decision", "recordings"]
@@ -48,7 +47,7 @@ class DecisionsRun:
                 each.seconds = max((each.seconds or 0.0) - began, 0.0)
                 yield each
 
-        return Opened(all_rows(), started_at=datetime.fromtimestamp(began, UTC))
+        return Opened(all_rows(), started_at=moment(began))
 
     def _rows(self, reading: Reading) -> Iterator[Row]:
         for _, decision in _decisions(self.path, reading):

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ import yaml
 
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import HistoryError, Opened, Reading
-from trainwarden.controller.histories.values import merged, number, row, short, whole
+from trainwarden.controller.histories.values import merged, moment, number, row, short, whole
 from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["FileStoreRun", "SqliteRun", "is_sqlite", "recordings_of_sqlite", "run_folders"]
@@ -147,4 +146,4 @@ def _opened(points: Iterable[_Point]) -> Opened:
         for point in itertools.chain([first], ordered):
             yield row(point.step, {point.name: point.value}, seconds=(point.milliseconds - began) / 1000)
 
-    return Opened(merged(rows()), started_at=datetime.fromtimestamp(began / 1000, UTC))
+    return Opened(merged(rows()), started_at=moment(began / 1000))

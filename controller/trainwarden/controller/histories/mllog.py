@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import Opened, Reading
-from trainwarden.controller.histories.values import merged, number, parse_json, row, short
+from trainwarden.controller.histories.values import merged, moment, number, parse_json, row, short, whole
 from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["MARK", "MllogRun", "recordings"]
@@ -33,25 +32,19 @@ class MllogRun:
     path: Path
 
     def open(self, reading: Reading) -> Opened:
-        """Read the values since `run_start`, or since the first line when there is none."""
-        rows = merged(self._rows(reading))
+        """Read the values since `run_start`, or since the first of them when there is none."""
+        began: list[float] = []
+        rows = merged(self._rows(reading, began))
         first = next(rows, None)
         if first is None:
             return Opened(iter(()))
-        began = first.seconds or 0.0
+        return Opened(itertools.chain([first], rows), started_at=moment(began[0]))
 
-        def since(each: Row) -> Row:
-            each.seconds = max((each.seconds or 0.0) - began, 0.0)
-            return each
-
-        started = datetime.fromtimestamp(began, UTC) if began > 1e8 else None
-        rest = rows if not (first.metrics or first.nonfinite) else itertools.chain([first], rows)
-        return Opened(map(since, rest), started_at=started)
-
-    def _rows(self, reading: Reading) -> Iterator[Row]:
+    def _rows(self, reading: Reading, began: list[float]) -> Iterator[Row]:
+        """Rows; the first moment is put into `began`."""
         unit: str | None = None
         plans: dict[str, int] = {}
-        step, began = 0, False
+        step = 0
         for line, data in lines(self.path, reading):
             at = data.find(MARK)
             if at < 0:
@@ -62,21 +55,26 @@ class MllogRun:
                 reading.malformed(self.path, line, found, "an object with key and time_ms is right")
                 continue
             key, value, metadata, seconds = event
-            if not began and key in ("run_start", "init_start", *_VALUES):
-                began = key == "run_start" or key in _VALUES
-                if key == "run_start":
-                    yield Row(0, {}, seconds=seconds)
-            if key in _PLANS and isinstance(number(value), float):
-                plans[_PLANS[key]] = int(value)
+            if key == "run_start" and not began:
+                began.append(seconds)
+            if key in _PLANS and (plan := whole(value)):
+                plans[_PLANS[key]] = plan
             values = _metrics(key, value)
             if not values:
                 continue
+            if not began:
+                began.append(seconds)
             unit = unit or next((name for name in _UNITS if name in metadata), None)
             here = number(metadata.get(unit)) if unit is not None else None
             if isinstance(here, float) and here >= 0:
                 step = int(here) if unit is None or not unit.startswith("epoch") else round(here * _FINE)
             total = plans.get("samples" if unit is not None and unit.startswith("samples") else "step")
-            yield row(step, values, seconds=seconds, total=total if unit and not unit.startswith("epoch") else None)
+            yield row(
+                step,
+                values,
+                seconds=max(seconds - began[0], 0.0),
+                total=total if unit and not unit.startswith("epoch") else None,
+            )
 
 
 def _event(data: bytes) -> tuple[str, Any, Mapping[str, Any], float] | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trainwarden.controller.histories.columns import Columns, Stopwatch, columns_of
 from trainwarden.controller.histories.recording import Opened, Reading
-from trainwarden.controller.histories.values import merged, number, row, short, whole
+from trainwarden.controller.histories.values import merged, moment, number, row, short, whole
 from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["Record", "RecordsOf", "grouped", "opened"]
@@ -74,10 +73,7 @@ def opened(records: Iterable[Record], path: Path, reading: Reading) -> Opened:
     first = next(made, None)
     if first is None:
         return Opened(iter(()))
-    started = rows.started()
-    return Opened(
-        itertools.chain([first], made), started_at=datetime.fromtimestamp(started, UTC) if started is not None else None
-    )
+    return Opened(itertools.chain([first], made), started_at=moment(rows.started()))
 
 
 class _Rows:

@@ -10,14 +10,13 @@ import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from trainwarden.controller.histories.files import open_bytes
 from trainwarden.controller.histories.protobuf import ProtobufError, fields, floats
 from trainwarden.controller.histories.recording import Opened, Reading
-from trainwarden.controller.histories.values import merged, row
+from trainwarden.controller.histories.values import merged, moment, row
 from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["EventsRun", "by_folder", "is_events", "recordings"]
@@ -70,7 +69,7 @@ class EventsRun:
             each.seconds = max((each.seconds or 0.0) - began, 0.0)
             return each
 
-        return Opened(map(since, itertools.chain([first], rows)), started_at=datetime.fromtimestamp(began, UTC))
+        return Opened(map(since, itertools.chain([first], rows)), started_at=moment(began))
 
     def _rows(self, reading: Reading) -> Iterator[Row]:
         for path in self.paths:

@@ -13,7 +13,7 @@ import msgspec
 
 from trainwarden.policies.backtest.recording import Row
 
-__all__ = ["flat", "merged", "number", "parse_json", "row", "seconds_of", "short", "whole"]
+__all__ = ["flat", "merged", "moment", "number", "parse_json", "row", "seconds_of", "short", "whole"]
 
 _NAMED = {"nan": "NaN", "inf": "Infinity", "infinity": "Infinity", "+inf": "Infinity", "-inf": "-Infinity"}
 _NAMED |= {"+infinity": "Infinity", "-infinity": "-Infinity", "-nan": "NaN"}
@@ -21,6 +21,7 @@ _HUGE = 1.79e308  # MLflow's stand-in for infinity is the largest double
 _WRAPPED = re.compile(r"(?:np\.)?(?:float|int|tensor)\d*\(([^(),]+)(?:,.*)?\)")
 _APART = 1.0  # seconds between two rows of one step that are two rows
 _SHORT = 60
+_LATEST = 4e9  # Unix seconds; in the year 2096
 
 
 def number(value: Any) -> float | str | None:
@@ -83,9 +84,11 @@ def row(
 
 
 def merged(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows of one step that follow each other at about the same time, with different metrics, made one."""
+    """Rows of one step that follow each other at about the same time, with different metrics, made one; no empty ones."""
     held: Row | None = None
     for each in rows:
+        if not each.metrics and not each.nonfinite:
+            continue
         if held is not None and _belong(held, each):
             held.metrics = {**held.metrics, **each.metrics}
             held.nonfinite = {**held.nonfinite, **each.nonfinite}
@@ -146,6 +149,13 @@ def seconds_of(value: Any) -> float | None:
             moment = datetime.fromisoformat(value.strip().removesuffix(" UTC"))
             return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     return None
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """The moment of Unix seconds; None when they are none of our time."""
+    if seconds is None or not 1e8 < seconds < _LATEST:
+        return None
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def short(text: object) -> str:

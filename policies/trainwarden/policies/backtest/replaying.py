@@ -32,6 +32,7 @@ TOLERATED = 0.01
 """Share of a run's improvement that may still be to come when it is stopped."""
 
 _MOST_TRACKS = 64  # metrics of one run that are followed for gains and pictures
+_LONGEST = 3.2e9  # seconds, 100 years: what a damaged clock may say at most
 _FIRST_LOOK = 0.5  # usual times between two reports after a row, until rules about time are asked again
 _NEXT_LOOK = 0.25  # of the time since the row, from there on
 
@@ -195,9 +196,8 @@ def replay(
     for row in rows:
         if row.seconds is None:
             clock = False
-            seconds = max(seconds, row.step * setting.seconds_per_step)
-        else:
-            seconds = max(seconds, row.seconds)
+        at = row.step * setting.seconds_per_step if row.seconds is None else row.seconds
+        seconds = max(seconds, min(at, _LONGEST))
         if row.total is not None:
             total = row.total
         walk.take(row, seconds, total)
