@@ -349,7 +349,8 @@ def test_a_decision_log_gives_what_was_known_when_something_was_decided(tmp_path
     decision = (
         '{{"id": "{0}", "time": "2026-12-04T23:1{0}:00Z", "run": {{"namespace": "team-a", "job": "{1}", "uid": "u", '
         '"attempt": "a", "run": "r"}}, "policy": {{}}, "rule": "plateau", "verdict": "Firing", "severity": "info", '
-        '"reason": "x", "message": "", "evidence": {{"step": {2}, "values": {{"metrics.loss": {3}, '
+        '"reason": "x", "message": "", "evidence": {{"step": {2}, "knownSince": "2026-12-04T23:00:00Z", '
+        '"values": {{"metrics.loss": {3}, '
         '"metrics[\\"eval/loss\\"]": "NaN", "nonFinite(\\"g\\")": true, "progress.percent": 42.0, "job.gpus": 8}}}}}}\n'
     )
     path = file(
@@ -366,10 +367,10 @@ def test_a_decision_log_gives_what_was_known_when_something_was_decided(tmp_path
 
     assert (first.id, second.id) == ("team-a/llama", "team-a/bert")
     assert found.started_at is not None
-    assert found.started_at.isoformat() == "2026-12-04T23:10:00+00:00"
+    assert found.started_at.isoformat() == "2026-12-04T23:00:00+00:00"
     assert [(row.step, row.seconds, row.total, row.metrics) for row in rows] == [
-        (420, 0.0, 1000, {"loss": 2.5}),
-        (840, 120.0, 2000, {"loss": 2.0}),
+        (420, 600.0, 1000, {"loss": 2.5}),
+        (840, 720.0, 2000, {"loss": 2.0}),
     ]
     assert rows[0].nonfinite == {"eval/loss": "NaN", "g": "NaN"}
 

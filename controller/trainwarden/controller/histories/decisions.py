@@ -6,6 +6,7 @@ tells what other policies would have made of these moments, which is less than a
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,32 +36,28 @@ class DecisionsRun:
 
     def open(self, reading: Reading) -> Opened:
         """Read the decisions about the job."""
-        began: float | None = None
-        rows = merged(self._rows(reading))
+        began: list[float] = []
+        rows = merged(self._rows(reading, began))
         first = next(rows, None)
         if first is None:
             return Opened(iter(()))
-        began = first.seconds or 0.0
+        return Opened(itertools.chain([first], rows), started_at=moment(began[0]))
 
-        def all_rows() -> Iterator[Row]:
-            for each in (first, *rows):
-                each.seconds = max((each.seconds or 0.0) - began, 0.0)
-                yield each
-
-        return Opened(all_rows(), started_at=moment(began))
-
-    def _rows(self, reading: Reading) -> Iterator[Row]:
+    def _rows(self, reading: Reading, began: list[float]) -> Iterator[Row]:
+        """Rows; the moment of the first report, or of the first decision, is put into `began`."""
         for _, decision in _decisions(self.path, reading):
             if _key(decision) != self.key:
                 continue
-            moment = seconds_of(decision["time"])
+            at = seconds_of(decision["time"])
             evidence = decision["evidence"]
             step = whole(evidence.get("step"))
-            if moment is None or step is None:
+            if at is None or step is None:
                 continue
+            if not began:
+                began.append(min(seconds_of(evidence.get("knownSince")) or at, at))
             values = evidence.get("values")
             values = values if isinstance(values, dict) else {}
-            yield row(step, _metrics(values), seconds=moment, total=_total(step, values))
+            yield row(step, _metrics(values), seconds=max(at - began[0], 0.0), total=_total(step, values))
 
 
 def recordings(path: Path, reading: Reading) -> Iterator[DecisionsRun]:

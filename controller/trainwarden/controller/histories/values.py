@@ -84,7 +84,7 @@ def row(
 
 
 def merged(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows of one step that follow each other at about the same time, with different metrics, made one; no empty ones."""
+    """Rows of one step that follow each other at about the same time made one, unless they disagree; no empty ones."""
     held: Row | None = None
     for each in rows:
         if not each.metrics and not each.nonfinite:
@@ -107,7 +107,12 @@ def _belong(a: Row, b: Row) -> bool:
         return False
     if a.seconds is not None and b.seconds is not None and abs(b.seconds - a.seconds) > _APART:
         return False
-    return not ((a.metrics.keys() | a.nonfinite.keys()) & (b.metrics.keys() | b.nonfinite.keys()))
+    twice = (a.metrics.keys() | a.nonfinite.keys()) & (b.metrics.keys() | b.nonfinite.keys())
+    return not twice or (a.seconds is not None and a.seconds == b.seconds and all(_agree(a, b, name) for name in twice))
+
+
+def _agree(a: Row, b: Row, name: str) -> bool:
+    return a.metrics.get(name) == b.metrics.get(name) and a.nonfinite.get(name) == b.nonfinite.get(name)
 
 
 def flat(values: Mapping[str, Any], *, open_: Iterable[str] = ()) -> dict[str, Any]:
