@@ -6,7 +6,22 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 
-from trainwarden.policies.detectors.divergence import diverges, non_finite_for_good
+from trainwarden.policies.detectors.borders import changes_scale
+from trainwarden.policies.detectors.divergence import (
+    GRACE,
+    LEAST_BEFORE,
+    LEAST_CLEAR,
+    LEAST_SHIFT,
+    diverges,
+    may_diverge,
+    non_finite_for_good,
+)
+from trainwarden.policies.detectors.divergence import (
+    Baseline as Levels,
+)
+from trainwarden.policies.detectors.divergence import (
+    baseline as levels_before,
+)
 from trainwarden.policies.detectors.overfitting import overfits
 from trainwarden.policies.detectors.plateau import LEAST_DENSE, LEAST_SPARSE, plateaus
 from trainwarden.policies.detectors.spike import LEAST as SPIKE_LEAST
@@ -86,22 +101,63 @@ def _see_no_warm_up(question: Question, name: str) -> None:
 
 
 def _divergence(question: Question) -> bool:
-    name, higher, series = question.text(0), question.higher(2), question.series()
+    chosen = len(question.arguments) > 1 and not isinstance(question.arguments[1], str)
+    if not chosen:
+        question.own = 1.0
+    name, higher, series = question.text(0), question.higher(2 if chosen else 1), question.series()
     question.window()
     if non_finite_for_good(series) or _hidden_by_a_filter(question, series):
         return True
     if series.streak:
         raise UnknownValueError(f"{name} is not finite at step {series.nonfinite.step if series.nonfinite else 0}")
-
+    newest = series.exact()[2]
+    if not chosen:
+        question.own = _grace(question, series)
+        if len(newest) < LEAST_CLEAR or series.count < LEAST_CLEAR + LEAST_BEFORE:
+            raise UnknownValueError(
+                f"only {series.count} values of {name}; divergence needs {LEAST_SHIFT + LEAST_BEFORE}"
+            )
+        base = _remembered_levels(question, name, series, higher=higher)
+        if not may_diverge(newest, base, higher=higher):
+            return False
     view = question.view(series)
     if view.points < LEAST_SPARSE:
         raise question.too_few(name, view.points, LEAST_SPARSE)
-    before = series.count - view.points
-    if before < LEAST_SPARSE:
-        raise UnknownValueError(f"only {before} values of {name} before the window; divergence needs {LEAST_SPARSE}")
+    if chosen:
+        base = _levels(name, series, series.whole().between(-math.inf, view.first_step), higher=higher)
     question.looked_at(name, view)
-    end = float(view.last_step)
-    return diverges(series.whole(), end - view.first_step, opening=series.opening, end=end, higher=higher)
+    if not diverges(view, newest, base, higher=higher, chosen=chosen):
+        return False
+    border = question.run.began()
+    return border is None or changes_scale(series.whole(), border) is None
+
+
+def _grace(question: Question, series: Series) -> float:
+    """Length in steps of a window for `divergence` that is as long as spikes may take to heal."""
+    steps = series.exact()[0]
+    end, run = steps[-1] if steps else 0, question.run
+    values = (steps[-1] - steps[-LEAST_SHIFT - 1]) if len(steps) > LEAST_SHIFT else end - series.first_step + 1
+    behind = (run.step() or 0) - end  # steps since the newest value
+    return max(GRACE * (run.total() or end - series.first_step), values, 1) + max(behind, 0)
+
+
+def _remembered_levels(question: Question, name: str, series: Series, *, higher: bool) -> Levels:
+    key = ("divergence's baseline", question.arguments)
+    memo = question.run.memos.get(key)
+    if memo is None or not memo.holds(question.scope.passed, question.run.step() or 0):
+        view = question.view(series)
+        before = series.whole().between(-math.inf, view.first_step)
+        memo = question.remember(key, _levels(name, series, before, higher=higher), grains=1)
+    assert isinstance(memo.value, Levels)  # noqa: S101 - for the type checker
+    return memo.value
+
+
+def _levels(name: str, series: Series, before: View, *, higher: bool) -> Levels:
+    if before.points < LEAST_BEFORE:
+        raise UnknownValueError(
+            f"only {before.points} values of {name} before the window; divergence needs {LEAST_BEFORE}"
+        )
+    return levels_before(before, opening=series.opening, higher=higher)
 
 
 def _hidden_by_a_filter(question: Question, series: Series) -> bool:

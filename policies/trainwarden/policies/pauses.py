@@ -125,7 +125,5 @@ class Pauses:
 def _sure(cadence: Cadence, last: int, total: int) -> ToCome:
     """Pauses of a known cadence after the newest one."""
     number = max(math.ceil((total - last) / cadence.steps - 1e-9) - 1, 0) if cadence.steps > 0 else 0
-    seconds = number * cadence.seconds
-    return ToCome(
-        seconds, max(number - 1, 0) * cadence.seconds * 0.95, (number + 0.5 if number else 0) * cadence.seconds
-    )
+    fewest, most = max(number * 0.97 - 0.5, 0.0), number * 1.03 + (0.5 if number else 0.0)
+    return ToCome(number * cadence.seconds, fewest * cadence.seconds, most * cadence.seconds)

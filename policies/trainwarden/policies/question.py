@@ -34,9 +34,9 @@ class Memo:
 
     __slots__ = ("_by_time", "_cell", "_scale", "_series", "_versions", "value", "windows")
 
-    def __init__(self, question: Question, value: object) -> None:
+    def __init__(self, question: Question, value: object, grains: float = GRAINS) -> None:
         length, self._by_time = question.window(question.window_at)
-        self._scale = GRAINS / length
+        self._scale = grains / length
         self._series = tuple(question.used)
         self._versions = tuple([each.version for each in self._series])
         self._cell = int(question.end(by_time=self._by_time) * self._scale)
@@ -53,7 +53,7 @@ class Memo:
 class Question:
     """One call of a function: its arguments, read, and the history it is about."""
 
-    __slots__ = ("arguments", "function", "run", "scope", "used", "window_at", "windows")
+    __slots__ = ("arguments", "function", "own", "run", "scope", "used", "window_at", "windows")
 
     def __init__(self, scope: RunScope, run: RunState, function: str, arguments: tuple[CelValue, ...]) -> None:
         self.scope = scope
@@ -62,6 +62,7 @@ class Question:
         self.arguments = arguments
         self.used: list[Series] = []  # histories that the answer rests on
         self.windows: list[Window] = []  # stretches of them that were looked at
+        self.own: float | None = None  # length in steps of the window that the function chose itself
         self.window_at = WINDOW_PLACES.get(function, 1)  # place of the window among the arguments
 
     def text(self, at: int) -> str:
@@ -82,6 +83,8 @@ class Question:
 
     def window(self, at: int = 1) -> tuple[float, bool]:
         """The window's length in seconds or steps, and whether it is seconds."""
+        if self.own is not None:
+            return self.own, False
         value = self.arguments[at]
         by_time = isinstance(value, timedelta)
         length = value.total_seconds() if isinstance(value, timedelta) else value
@@ -136,12 +139,12 @@ class Question:
             )
         )
 
-    def remember(self, key: tuple[str, tuple[CelValue, ...]], value: object) -> Memo:
-        """Keep an answer for as long as it holds."""
+    def remember(self, key: tuple[str, tuple[CelValue, ...]], value: object, grains: float = GRAINS) -> Memo:
+        """Keep an answer for as long as it holds: until history changes, or a share of the window has passed."""
         memos = self.run.memos
         if len(memos) >= MOST_MEMOS:
             memos.clear()
-        memo = memos[key] = Memo(self, value)
+        memo = memos[key] = Memo(self, value, grains)
         return memo
 
     def too_few(self, name: str, found: int, needed: int) -> UnknownValueError:

@@ -10,6 +10,7 @@ from trainwarden.policies.attempts import Attempts, Reception
 from trainwarden.policies.clock import RunningClock
 from trainwarden.policies.curves import curve_of
 from trainwarden.policies.decision import Proof, RunRef, Window
+from trainwarden.policies.detectors.restarts import RestartWatch
 from trainwarden.policies.eta import Eta, Pace
 from trainwarden.policies.expressions.protocol import CelValue
 from trainwarden.policies.facts import JobPhase, RunFacts
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reception", "RunState"]
 
+_LEAST_EPOCH = 0.01  # epochs that must be done before they tell how many steps one has
 _LARGEST_TOTAL = 1 << 53  # beyond it a total is a placeholder for "unknown"
 
 
@@ -34,9 +36,11 @@ class RunState:
         "_attempts",
         "_awaits_step",
         "_back",
+        "_began",
         "_checkpoint",
         "_checkpoint_passed",
         "_epoch",
+        "_epochs",
         "_first_step_passed",
         "_phase",
         "_ran",
@@ -50,6 +54,7 @@ class RunState:
         "memos",
         "metrics",
         "pace",
+        "restarts",
         "stall",
     )
 
@@ -62,13 +67,16 @@ class RunState:
         self.metrics = Metrics()
         self.pace = Pace()
         self.stall = StallClock()
+        self.restarts = RestartWatch(facts.restarts)
         self.memos: dict[tuple[str, tuple[CelValue, ...]], Memo] = {}  # answers over windows, while they hold
         self._attempts = Attempts(facts)
         self._awaits_step = True  # nothing in this attempt has said where it starts
         self._back: list[int] = []  # steps of the newest reports in a row that lie before the newest step
         self._checkpoint: Proof | None = None
         self._checkpoint_passed = 0.0
+        self._began: int | None = None  # step at which this attempt began
         self._epoch: float | None = None
+        self._epochs: float | None = None  # planned
         self._first_step_passed: float | None = None
         self._phase = "init"
         self._ran = False  # pods were ready by the facts before
@@ -82,6 +90,9 @@ class RunState:
         """Take newer facts. Those of another attempt fence off what the older one still says."""
         if facts.time < self.facts.time:
             return
+        if facts.gpus != self.facts.gpus:
+            self.pace.forget_earlier()
+        self.restarts.learn(facts.restarts)
         self.facts = facts
         if self._attempts.learn(facts):
             self._restart()
@@ -92,6 +103,7 @@ class RunState:
         """Take a report that was received `at`. Never raises, whatever the report says."""
         reception = self._attempts.admit(report, at)
         if reception is Reception.STARTED:
+            self.restarts.start(after_done=self._phase == "done")
             self._restart()
         elif reception is Reception.REORDERED:
             self.metrics.take(report, self.clock.now(at.timestamp()))
@@ -108,7 +120,10 @@ class RunState:
             self._total = report.total
         if report.epoch is not None:
             self._epoch = report.epoch
+        if report.epochs is not None:
+            self._epochs = report.epochs
         moved = self._take_step(report, moment, passed)
+        self.restarts.reach(self._step)
         self.stall.observe(report.phase, moment, moved=moved)
         self.pace.observe(self._step, report.phase, moment, passed, silence=self.clock.silence)
         if report.metrics or report.nonfinite:
@@ -146,9 +161,24 @@ class RunState:
         """Optimizer steps done, however long ago that was heard; None before the attempt has said."""
         return self._step if self.located() else None
 
+    def began(self) -> int | None:
+        """Step at which this attempt began; None before it has said."""
+        return self._began if self.located() else None
+
+    def began_passed(self) -> float | None:
+        """Running time at which this attempt first said a step."""
+        return self._first_step_passed
+
     def total(self) -> int | None:
-        """Optimizer steps planned; None while unknown."""
-        return self._total
+        """Optimizer steps planned, or else what the planned epochs come to at the steps per epoch so far.
+
+        None while unknown.
+        """
+        if self._total is not None or self._epochs is None or self._epoch is None or not self.located():
+            return self._total
+        if not _LEAST_EPOCH <= self._epoch <= self._epochs or not self._step:
+            return None
+        return round(min(self._step / self._epoch * self._epochs, _LARGEST_TOTAL))
 
     def epoch(self) -> float | None:
         """Epochs done, as reported."""
@@ -156,15 +186,17 @@ class RunState:
 
     def percent(self) -> float | None:
         """0 to 100 of the plan; None without a total or a step. 100 is not completion."""
-        if self._total is None or not self.located():
+        total = self.total()
+        if total is None or not self.located():
             return None
-        return min(100.0 * self._step / self._total, 100.0)
+        return min(100.0 * self._step / total, 100.0)
 
     def eta(self, now: datetime) -> Eta | None:
         """Time left to the last step; None without a total, during the warm-up, or while the job does not run."""
-        if self._total is None or not self.located() or not self.running() or self._step > self._total:
+        total = self.total()
+        if total is None or not self.located() or not self.running() or self._step > total:
             return None
-        return self.pace.eta(self._step, self._total, since_step=max(now.timestamp() - self._stepped_at, 0.0))
+        return self.pace.eta(self._step, total, since_step=max(now.timestamp() - self._stepped_at, 0.0))
 
     def eta_seconds(self, now: datetime) -> float | None:
         """Seconds left to the last step; None when unknown."""
@@ -237,7 +269,7 @@ class RunState:
         self._back.clear()
         self._phase = "init"
         self._total = None
-        self._epoch = None
+        self._epoch = self._epochs = None
         self._first_step_passed = None
         self.pace.restart()
         self.stall.restart()
@@ -255,6 +287,7 @@ class RunState:
             if self._checkpoint is not None and self._checkpoint.step > step:
                 self._checkpoint = None
             self._step, self._stepped_at, self._first_step_passed = step, moment, passed
+            self._began = step
             return logged
         if step > self._step:
             self._back.clear()
