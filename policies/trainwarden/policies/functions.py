@@ -33,6 +33,7 @@ from trainwarden.policies.expressions.protocol import CelValue, UnknownValueErro
 from trainwarden.policies.lengths import ago
 from trainwarden.policies.question import Question
 from trainwarden.policies.series import Best, Series
+from trainwarden.policies.signal_functions import SIGNAL_FUNCTIONS, hidden_by_a_filter
 from trainwarden.policies.view import View
 
 __all__ = ["AT_ONCE", "EARLY_PERCENT", "FUNCTIONS_BY_NAME"]
@@ -40,7 +41,20 @@ __all__ = ["AT_ONCE", "EARLY_PERCENT", "FUNCTIONS_BY_NAME"]
 EARLY_PERCENT = 10.0
 """Part of a known plan in which there is no plateau: losses often stand still before they fall."""
 
-AT_ONCE = frozenset({"age", "best", "nonFinite", "sinceBest", "spike", "stepsSinceBest"})
+AT_ONCE = frozenset(
+    {
+        "age",
+        "best",
+        "bestStep",
+        "maskedLoss",
+        "missing",
+        "nonFinite",
+        "scaleChange",
+        "sinceBest",
+        "spike",
+        "stepsSinceBest",
+    }
+)
 """Functions that are answered afresh each time."""
 
 
@@ -106,7 +120,7 @@ def _divergence(question: Question) -> bool:
         question.own = 1.0
     name, higher, series = question.text(0), question.higher(2 if chosen else 1), question.series()
     question.window()
-    if non_finite_for_good(series) or _hidden_by_a_filter(question, series):
+    if non_finite_for_good(series) or hidden_by_a_filter(question, series):
         return True
     if series.streak:
         raise UnknownValueError(f"{name} is not finite at step {series.nonfinite.step if series.nonfinite else 0}")
@@ -160,16 +174,6 @@ def _levels(name: str, series: Series, before: View, *, higher: bool) -> Levels:
     return levels_before(before, opening=series.opening, higher=higher)
 
 
-def _hidden_by_a_filter(question: Question, series: Series) -> bool:
-    """Whether a loss stands still while gradients are not finite, as transformers logs it with its filter on."""
-    gradients = question.run.metrics.series("grad_norm")
-    if gradients is None or gradients is series or not non_finite_for_good(gradients):
-        return False
-    question.used.append(gradients)
-    _, _, values = series.exact()
-    return len(values) >= 3 and values[-1] == values[-2] == values[-3]
-
-
 def _non_finite(question: Question) -> bool:
     return question.series().streak > 0
 
@@ -214,12 +218,17 @@ def _throughput_drop(question: Question) -> bool:
     question.used.append(blocks)
     recent, whole = blocks.since_time(question.scope.passed - length), blocks.whole()
     before = whole.between(-1.0, recent.first_step if len(recent) else math.inf)
-    for view, where in ((recent, f"in the last {ago(length)}"), (before, f"before the last {ago(length)}")):
-        if view.points < THROUGHPUT_LEAST:
-            raise UnknownValueError(
-                f"only {view.points} timed blocks of steps {where}; throughputDrop needs {THROUGHPUT_LEAST}"
-            )
-    return drops(before, recent, ratio)
+    if recent.points < THROUGHPUT_LEAST:
+        raise _too_few_blocks(recent.points, f"in the last {ago(length)}")
+    if before.points >= THROUGHPUT_LEAST:
+        return drops(before.quantile(0.5), recent, ratio)
+    if question.run.pace.earlier is None:
+        raise _too_few_blocks(before.points, f"before the last {ago(length)}")
+    return drops(question.run.pace.earlier, recent, ratio)
+
+
+def _too_few_blocks(found: int, where: str) -> UnknownValueError:
+    return UnknownValueError(f"only {found} timed blocks of steps {where}; throughputDrop needs {THROUGHPUT_LEAST}")
 
 
 def _statistic(compute: Callable[[View], float], needed: int) -> Callable[[Question], float]:
@@ -282,5 +291,7 @@ FUNCTIONS_BY_NAME: dict[str, Callable[[Question], CelValue]] = {
     "best": lambda question: _best(question).value,
     "sinceBest": _since_best,
     "stepsSinceBest": _steps_since_best,
+    "bestStep": lambda question: _best(question).step,
     "age": _age,
+    **SIGNAL_FUNCTIONS,
 }

@@ -93,6 +93,14 @@ def _since_step(scope: RunScope) -> timedelta:
     return _seconds(scope.known(run.stall.still_for(scope.now.timestamp()), "nothing was reported in this attempt yet"))
 
 
+def _fruitless(scope: RunScope) -> int:
+    return scope.run.restarts.fruitless
+
+
+def _stall_budget(scope: RunScope) -> timedelta:
+    return _seconds(scope.run.stall.step_budget())
+
+
 def _since_best(scope: RunScope) -> timedelta:
     for name in MAIN_LOSSES:
         if name in scope.run.metrics:
@@ -154,6 +162,7 @@ VARIABLES_BY_NAME: dict[str, Callable[[RunScope], CelValue]] = {
     "job.age": lambda scope: max(scope.now - scope.run.facts.created_at, timedelta()),
     "job.runningFor": lambda scope: _seconds(scope.run.running_seconds(scope.now)),
     "job.restarts": lambda scope: scope.run.facts.restarts,
+    "job.restartsWithoutProgress": _fruitless,
     "job.gpuHours": lambda scope: scope.run.running_seconds(scope.now) / 3600 * scope.run.facts.gpus,
     "job.cost": _cost,
     "job.projectedCost": _projected,
@@ -166,6 +175,7 @@ VARIABLES_BY_NAME: dict[str, Callable[[RunScope], CelValue]] = {
     "progress.phase": _phase,
     "progress.sinceReport": _since_report,
     "progress.sinceStep": _since_step,
+    "progress.stallBudget": _stall_budget,
     "progress.sinceBest": _since_best,
     "progress.eta": lambda scope: _eta(scope).expected,
     "progress.etaLow": lambda scope: _eta(scope).low,

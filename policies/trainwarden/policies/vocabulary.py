@@ -69,6 +69,11 @@ VARIABLES: tuple[Variable, ...] = (
         "job.runningFor", _DUR, "Time its pods have been ready, over all attempts; queued and suspended time is out."
     ),
     Variable("job.restarts", _I, "Restarts so far."),
+    Variable(
+        "job.restartsWithoutProgress",
+        _I,
+        "Restarts in a row after which the training never got further than it had been before.",
+    ),
     Variable("job.gpuHours", _D, "GPU-hours used so far, over all attempts."),
     Variable("job.cost", _D, "Money spent so far; unknown without a price."),
     Variable("job.projectedCost", _D, "Money at the end of the plan; unknown without a price or an ETA."),
@@ -84,6 +89,11 @@ VARIABLES: tuple[Variable, ...] = (
         "progress.sinceStep",
         _DUR,
         "Time the step has stood still with pods ready; eval and checkpoint phases have their own budgets.",
+    ),
+    Variable(
+        "progress.stallBudget",
+        _DUR,
+        "Time a step may stand still by this run's own steps: compare sinceStep with it.",
     ),
     Variable(
         "progress.sinceBest",
@@ -137,8 +147,9 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "divergence",
-        _windowed(_B, direction=True),
-        "The metric is not finite, runs away, or sits at a worse level over the window than its best before.",
+        (*_whole(_B, direction=True), *_windowed(_B, direction=True)),
+        "The metric is not finite, runs away, or sits at a worse level over the window than its best before. "
+        "Without a window one of 0.8 % of the plan is taken.",
     ),
     Function("nonFinite", _whole(_B), "The newest value is NaN or infinite."),
     Function(
@@ -157,7 +168,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "throughputDrop",
         (Overload((("window", _DUR), ("ratio", _D)), _B),),
-        "Pace over the window is below ratio times the attempt's own typical pace before.",
+        "Pace over the window is below ratio times the run's own typical pace before.",
     ),
     Function("slope", _windowed(_D), "Least-squares slope in units of the metric per step."),
     Function("mean", _windowed(_D), "Mean of the values reported in the window."),
@@ -173,5 +184,26 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("best", _whole(_D, direction=True), "Best value of the run so far."),
     Function("sinceBest", _whole(_DUR, direction=True), "Time since the best value."),
     Function("stepsSinceBest", _whole(_I, direction=True), "Steps since the best value."),
+    Function("bestStep", _whole(_I, direction=True), "Step of the best value: the checkpoint to keep."),
+    Function("frozen", _windowed(_B), "Every value of the window is the same to the last digit."),
+    Function(
+        "maskedLoss",
+        _whole(_B),
+        "The loss has dropped to exactly 0.0, or stands still while gradients are NaN: a filter hides what is lost.",
+    ),
+    Function("missing", _windowed(_B), "The training reports, but not this metric, for longer than the window."),
+    Function(
+        "scaleChange", _whole(_B), "At the newest resume the metric's level jumped by a factor, and has stayed there."
+    ),
+    Function(
+        "explosion",
+        _windowed(_B),
+        "The metric's size over the window is 4 times what is usual, beyond any size before, and grows: KL, norms.",
+    ),
+    Function(
+        "collapse",
+        _windowed(_B),
+        "The metric's size over the window is below 5 % of what is usual: the spread of rewards, entropy.",
+    ),
     Function("age", _whole(_DUR), "Time since the metric was last reported."),
 )

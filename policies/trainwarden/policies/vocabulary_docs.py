@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwarden.policies.vocabulary import FUNCTIONS, VARIABLES, Function, Overload
+from trainwarden.policies.vocabulary import FUNCTIONS, VARIABLES, Function, Overload, Type
 
 __all__ = ["vocabulary_tables"]
 
@@ -32,9 +32,9 @@ def _ways(function: Function) -> list[str]:
     known = {overload.parameters for overload in function.overloads}
     ways = []
     for overload in function.overloads:
-        if overload.parameters[:-1] in known:
+        if overload.parameters[:-1] in known and overload.parameters[-1][1] is Type.STRING:
             continue  # told in brackets by the shorter one
-        longer = next((other for other in known if other[:-1] == overload.parameters), None)
+        longer = next((p for p in known if p[:-1] == overload.parameters and p[-1][1] is Type.STRING), None)
         ways.append(_signature(function.name, overload, longer[-1][0] if longer else None))
     return ways
 

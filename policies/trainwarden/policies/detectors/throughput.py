@@ -1,4 +1,4 @@
-"""Whether the pace has dropped against the attempt's own pace before."""
+"""Whether the pace has dropped against the run's own pace before."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ LEAST = 5
 """Fewest timed blocks in the window, and fewest before it."""
 
 
-def drops(before: View, recent: View, ratio: float) -> bool:
-    """Whether the median pace over the window is below `ratio` times the median pace before it.
+def drops(usual: float, recent: View, ratio: float) -> bool:
+    """Whether the median pace over the window is below `ratio` times the usual pace.
 
-    Both views hold seconds per step in the train phase.
+    Args:
+        usual: Seconds per step before: the median of this attempt, or of the attempt before on as many GPUs.
+        recent: Seconds per step of the window's blocks.
+        ratio: Share of the usual pace, 0 to 1.
     """
-    return before.quantile(0.5) < ratio * recent.quantile(0.5)
+    return usual < ratio * recent.quantile(0.5)
