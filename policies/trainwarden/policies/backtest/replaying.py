@@ -9,6 +9,7 @@ silent, such heartbeats are put in, unless the step goes back after the gap: the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -33,8 +34,8 @@ TOLERATED = 0.01
 
 _MOST_TRACKS = 64  # metrics of one run that are followed for gains and pictures
 _LONGEST = 3.2e9  # seconds, 100 years: what a damaged clock may say at most
-_FIRST_LOOK = 0.5  # usual times between two reports after a row, until rules about time are asked again
-_NEXT_LOOK = 0.25  # of the time since the row, from there on
+_UNTIL_FOUND = 0.02  # two looks by rules about time lie apart by this part of the time since the row before
+_WHILE_ENGAGED = 0.25  # and by this part while one is pending or firing
 
 
 @dataclass(slots=True)
@@ -83,17 +84,13 @@ class _Walk:
     row_at: float = 0.0  # seconds of it
     reports: int = 0
     rows: int = 0
+    looked: float = -math.inf  # seconds of the newest row that was looked at
     by_data: Watch = field(init=False)
     by_time: Watch = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_data = Watch([policy for each in self.policies if (policy := part(each, by_time=False)) is not None])
         self.by_time = Watch([policy for each in self.policies if (policy := part(each, by_time=True)) is not None])
-
-    @property
-    def looked(self) -> float:
-        """Seconds of the newest row that was looked at."""
-        return self.by_data.rows_until
 
     def take(self, row: Row, seconds: float, total: int | None) -> None:
         """Pass to a row's time, looking and telling that the training lives on the way, and observe it."""
@@ -112,11 +109,12 @@ class _Walk:
         self.heard = seconds
         self.reports += 1
 
-    def look(self, seconds: float) -> None:
-        """Judge the run by all rules, and note what fires."""
-        for watch in (self.by_data, self.by_time):
-            self._look(watch, seconds)
-            watch.rows_until = seconds
+    def look(self, seconds: float, *, last: bool = False) -> None:
+        """Judge the run at a row; by rules about time only while one is pending or firing, and at the last row."""
+        self.looked = seconds
+        self._look(self.by_data, seconds)
+        if last or self.by_time.engaged:
+            self._look(self.by_time, seconds)
 
     def _look(self, watch: Watch, seconds: float) -> None:
         judgement = watch.look(self.run, self.start, seconds)
@@ -124,22 +122,27 @@ class _Walk:
             self._note(judgement, seconds)
 
     def look_between(self, until: float) -> None:
-        """Look when waits are over, and by rules about time now and then, up to a moment."""
-        watch, row_at = self.by_time, self.row_at
-        first = row_at + _FIRST_LOOK * self.run.clock.usual
+        """Look when waits are over, up to a moment; and by rules about time, when one of them would have changed."""
+        timed = self.by_time
+        stirs = timed.engaged or until - self.row_at > self.run.clock.silence
+        if not stirs:
+            stirs = not timed.is_quiet(self.run, self.start, until)
+        if stirs and timed.looked < self.row_at:
+            self._look(timed, self.row_at)
         while True:
-            data, timed = self.by_data.next_due(self.start), watch.next_due(self.start)
-            if watch.wake is not None:
-                apart = max((watch.looked - row_at) * _NEXT_LOOK, 1.0, watch.looked / self.setting.fineness)
-                tick = max(watch.wake, watch.looked + apart, first)
-                timed = tick if timed is None else min(timed, tick)
-            at = min((each for each in (data, timed) if each is not None), default=None)
-            if at is None or at >= until:
+            data, tick = self.by_data.next_due(self.start), timed.next_due(self.start)
+            if stirs and timed.wake is not None:
+                share = _WHILE_ENGAGED if timed.engaged else _UNTIL_FOUND
+                apart = max((timed.looked - self.row_at) * share, 1.0)
+                at = max(timed.wake, timed.looked + apart)
+                tick = at if tick is None else min(at, tick)
+            at = min(_never(data), _never(tick))
+            if at >= until:
                 return
             if at == data:
                 self._look(self.by_data, at)
-            if at == timed:
-                self._look(watch, at)
+            if at == tick:
+                self._look(timed, at)
 
     def _note(self, judgement: Judgement, seconds: float) -> None:
         """Make one event of what a rule did at this moment."""
@@ -211,9 +214,13 @@ def replay(
             track.add(row.step, seconds, value)
         if row.nonfinite or seconds - walk.looked >= seconds / setting.fineness:
             walk.look(seconds)
-    if walk.looked < seconds:
-        walk.look(seconds)
+    if walk.rows:
+        walk.look(seconds, last=True)
     return _result(id_, walk, tracks, last_step, seconds, clock=clock, curves=curves)
+
+
+def _never(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 def _facts(id_: str, setting: Setting, start: datetime) -> RunFacts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from trainwarden.policies.compiling import CompiledPolicy
+from trainwarden.policies.explaining import variables_of
 from trainwarden.policies.judge import Judgement, judge
 from trainwarden.policies.ladder import due_at
 from trainwarden.policies.memory import RunMemory
@@ -38,7 +39,6 @@ class Watch:
     policies: Sequence[CompiledPolicy]
     memory: RunMemory = field(default_factory=RunMemory)
     looked: float = -math.inf  # the newest look
-    rows_until: float = -math.inf  # the newest look at a row
     wake: float | None = None  # when the judge wants to look again
 
     def look(self, run: RunState, start: datetime, seconds: float) -> Judgement | None:
@@ -49,6 +49,26 @@ class Watch:
         self.looked = seconds
         self.wake = (judgement.wake_at - start).total_seconds() if judgement.wake_at is not None else None
         return judgement
+
+    @property
+    def engaged(self) -> bool:
+        """Whether a rule is pending or firing."""
+        return self.memory.engaged
+
+    def is_quiet(self, run: RunState, start: datetime, seconds: float) -> bool:
+        """Whether no condition holds at a moment, without remembering that it was asked."""
+        if not self.policies:
+            return True
+        scope = run.scope(start + timedelta(seconds=seconds))
+        for policy in self.policies:
+            variables = variables_of(policy, scope) if policy.variables else {}
+            if policy.match is not None and policy.match.evaluate(scope, variables).value is False:
+                continue
+            for rule in policy.rules:
+                value = rule.when.evaluate(scope, variables).value
+                if value is True or (value is None and rule.spec.on_unknown is OnUnknown.TRUE):
+                    return False
+        return True
 
     def next_due(self, start: datetime) -> float | None:
         """When the next `for`, `keepFiringFor` or wait of a ladder is over, after the newest look; None: none waits."""
