@@ -1,0 +1,62 @@
+"""A cluster from nothing, and back to nothing: control plane, managers, and a node where the machine can have one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tools.cluster.binaries import binaries
+from tools.cluster.control_plane import ControlPlane
+from tools.cluster.managers import Managers
+from tools.cluster.node import ADDRESS, Node, remove
+from tools.cluster.processes import Processes
+
+__all__ = ["Cluster", "stop"]
+
+
+class Cluster:
+    """One cluster in one folder.
+
+    Args:
+        folder: For all that it needs; made here, removed by `down`.
+        node: Whether pods run on a real node; needs root on Linux, containerd and runc.
+        kueue: Whether Kueue is installed.
+        trainer: Version of Trainer; empty for the newest.
+    """
+
+    def __init__(self, folder: Path, *, node: bool, kueue: bool = True, trainer: str = "") -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        programs = binaries()
+        self.processes = Processes(folder / "logs")
+        self.plane = ControlPlane(folder, programs, self.processes, address=ADDRESS if node else "")
+        self.node = Node(self.plane, programs, self.processes) if node else None
+        self.managers = Managers(self.plane, programs, self.processes, trainer=trainer)
+        self._kueue = kueue
+        self.kubectl = self.plane.kubectl
+
+    def up(self) -> None:
+        """Start everything.
+
+        Raises:
+            ClusterError: A part does not come up; `down` is still to be called.
+        """
+        if self.node is not None:
+            self.node.network()
+        self.plane.start()
+        self.managers.start(kueue=self._kueue)
+        if self.node is not None:
+            self.node.start()
+
+    def down(self) -> None:
+        """Stop everything and remove the folder."""
+        stop(self.folder)
+
+
+def stop(folder: Path) -> None:
+    """Stop the cluster of a folder, also one that another process has started, and remove the folder."""
+    processes = Processes(folder / "logs")
+    remove(folder, processes)
+    for name in reversed(processes.names()):
+        processes.stop(name)
+    shutil.rmtree(folder, ignore_errors=True)
