@@ -149,7 +149,7 @@ def _replay(
 ) -> Results:
     import os
 
-    from trainwarden.controller.backtesting.progress import progress
+    from trainwarden.controller.backtesting.progress import Counted, progress
     from trainwarden.controller.backtesting.results import Results
     from trainwarden.controller.backtesting.working import replay_all
     from trainwarden.controller.histories.recording import Reading
@@ -163,7 +163,10 @@ def _replay(
     few = total == 1 or (total is not None and total <= _FEW and size < _SMALL)
     workers = processes or (1 if few else cores)
     with progress(total, quiet=quiet) as shown:
-        for batch in replay_all(_recordings(histories, reading, reader), job, processes=workers):
+        recordings: Iterator[Recording] = _recordings(histories, reading, reader)
+        if workers == 1:
+            recordings = (Counted(each, shown) for each in recordings)
+        for batch in replay_all(recordings, job, processes=workers):
             results.take(batch)
             shown.advance(batch.done)
     results.totals.skipped += reading.skipped
