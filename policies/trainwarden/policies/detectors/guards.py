@@ -39,10 +39,5 @@ def explodes(before: View, recent: View) -> bool:
 
 
 def collapses(before: View, recent: View) -> bool:
-    """Whether all of the window is below a twentieth of the median size before it, and below the least level."""
-    old, new = _sizes(before), _sizes(recent)
-    size = min(LEAST, len(old))
-    least = min(statistics.median(old[at : at + size]) for at in range(len(old) - size + 1))
-    return max(new) < min(_LEFT * statistics.median(old), least) and statistics.median(new) < _LEFT * statistics.median(
-        old
-    )
+    """Whether all of the window is below a twentieth of the median size before it."""
+    return max(_sizes(recent)) < _LEFT * statistics.median(_sizes(before))
