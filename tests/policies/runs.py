@@ -57,6 +57,7 @@ class Training:
         rank: int = 0,
         wait: timedelta | None = None,
         epoch: float | None = None,
+        epochs: float | None = None,
     ) -> Reception:
         self.at += self.every if wait is None else wait
         message = Report(
@@ -69,6 +70,7 @@ class Training:
             rank=rank,
             total=self.total,
             epoch=epoch,
+            epochs=epochs,
             metrics=metrics or {},
             nonfinite=nonfinite or {},
             checkpoint=checkpoint,
