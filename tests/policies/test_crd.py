@@ -62,7 +62,7 @@ def test_a_default_fits_its_own_field() -> None:
 def test_lists_that_are_merged_by_a_key_require_it() -> None:
     merged = [node for _, node in ALL if node.get("x-kubernetes-list-type") == "map"]
 
-    assert len(merged) == 6
+    assert len(merged) == 9
     for node in merged:
         assert set(node["x-kubernetes-list-map-keys"]) <= set(node["items"]["required"])
 
@@ -102,6 +102,9 @@ def test_names_and_columns_are_those_of_kubectl() -> None:
     assert {kind: spec["names"]["shortNames"] for kind, spec in documents.items()} == {
         "TrainingPolicy": ["tp"],
         "ClusterTrainingPolicy": ["ctp"],
+        "NotificationChannel": ["nc"],
+        "ClusterNotificationChannel": ["cnc"],
+        "TrainingRun": ["tr"],
     }
     assert [column["name"] for column in documents["TrainingPolicy"]["versions"][0]["additionalPrinterColumns"]] == [
         "Mode", "Rules", "Ready", "Age",

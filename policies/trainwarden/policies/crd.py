@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, Field
 from pydantic.json_schema import GenerateJsonSchema
 
+from trainwarden.policies.channel_models import ChannelSpec, ClusterChannelSpec
+from trainwarden.policies.condition import ObjectStatus
 from trainwarden.policies.durations import duration_text
-from trainwarden.policies.models import GROUP, VERSION, ClusterTrainingPolicySpec, SpecModel, TrainingPolicySpec
+from trainwarden.policies.models import GROUP, VERSION, ClusterTrainingPolicySpec, TrainingPolicySpec
+from trainwarden.policies.training_run import TrainingRunSpec, TrainingRunStatus
 
-__all__ = ["Condition", "PolicyStatus", "crd_documents"]
+__all__ = ["PolicyStatus", "crd_documents"]
 
 _HEADER = "# Made from trainwarden.policies.models by `make generate`; edit the models instead.\n"
 _KEPT = (
@@ -24,73 +28,101 @@ _KEPT = (
 _ENDS = "['Suspend', 'Stop', 'Delete']"
 
 
-class Condition(SpecModel):
-    """One aspect of the policy's state, as Kubernetes writes conditions."""
-
-    type: Annotated[str, Field(min_length=1, max_length=316)]
-    """Ready: the policy can be used and is."""
-    status: Literal["True", "False", "Unknown"]
-    """Whether the condition holds."""
-    observed_generation: Annotated[int, Field(ge=0)] = 0
-    """Generation of the policy that the condition is about."""
-    last_transition_time: datetime
-    """When `status` last changed."""
-    reason: Annotated[str, Field(min_length=1, max_length=1024)]
-    """Why, in one CamelCase word for machines."""
-    message: Annotated[str, Field(max_length=32768)]
-    """Why, in a sentence for people; problems of expressions with their places."""
-
-
-class PolicyStatus(SpecModel):
+class PolicyStatus(ObjectStatus):
     """What became of the policy."""
 
-    observed_generation: Annotated[int, Field(ge=0)] = 0
-    """Generation that was last read."""
     rules: Annotated[int, Field(ge=0)] = 0
     """How many rules it has."""
-    conditions: tuple[Condition, ...] = ()
-    """Its state, aspect by aspect."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What one CustomResourceDefinition is made from."""
+
+    name: str
+    plural: str
+    short: str
+    namespaced: bool
+    description: str
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    columns: tuple[tuple[str, str, str], ...]
+
+
+_READY = ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
+_POLICY_COLUMNS = (("Mode", "string", ".spec.mode"), ("Rules", "integer", ".status.rules"), _READY)
+_CHANNEL_COLUMNS = (("Severity", "string", ".spec.minimumSeverity"), _READY)
+_KINDS = (
+    _Kind(
+        "TrainingPolicy", "trainingpolicies", "tp", True,
+        "TrainingPolicy watches the TrainJobs of its namespace, and says what to do when a training goes wrong.",
+        TrainingPolicySpec, PolicyStatus, _POLICY_COLUMNS,
+    ),
+    _Kind(
+        "ClusterTrainingPolicy", "clustertrainingpolicies", "ctp", False,
+        "ClusterTrainingPolicy watches the TrainJobs of all namespaces, or of some, and says what to do when a"
+        " training goes wrong.",
+        ClusterTrainingPolicySpec, PolicyStatus, _POLICY_COLUMNS,
+    ),
+    _Kind(
+        "NotificationChannel", "notificationchannels", "nc", True,
+        "NotificationChannel says where messages about the TrainJobs of its namespace go.",
+        ChannelSpec, ObjectStatus, _CHANNEL_COLUMNS,
+    ),
+    _Kind(
+        "ClusterNotificationChannel", "clusternotificationchannels", "cnc", False,
+        "ClusterNotificationChannel says where messages about the TrainJobs of all namespaces, or of some, go.",
+        ClusterChannelSpec, ObjectStatus, _CHANNEL_COLUMNS,
+    ),
+    _Kind(
+        "TrainingRun", "trainingruns", "tr", True,
+        "TrainingRun is what trainwarden knows of one TrainJob: progress, rules, decisions and actions. It is made and"
+        " kept by trainwarden; people answer questions in its annotations.",
+        TrainingRunSpec, TrainingRunStatus,
+        (
+            ("Progress", "string", ".status.progress"), ("ETA", "string", ".status.eta"),
+            ("Loss", "string", ".status.loss"), ("State", "string", ".status.state"),
+            ("GPUs", "integer", ".status.gpus"),
+        ),
+    ),
+)  # fmt: skip
 
 
 def crd_documents() -> dict[str, str]:
     """YAML of each CustomResourceDefinition by its file name."""
     return {
-        f"{GROUP}_{plural}.yaml": _HEADER
-        + yaml.safe_dump(_crd(kind, plural, scope, short, spec), sort_keys=False, width=110)
-        for kind, plural, scope, short, spec in (
-            ("TrainingPolicy", "trainingpolicies", "Namespaced", "tp", TrainingPolicySpec),
-            ("ClusterTrainingPolicy", "clustertrainingpolicies", "Cluster", "ctp", ClusterTrainingPolicySpec),
-        )
+        f"{GROUP}_{kind.plural}.yaml": _HEADER + yaml.safe_dump(_crd(kind), sort_keys=False, width=110)
+        for kind in _KINDS
     }
 
 
-def _crd(kind: str, plural: str, scope: str, short: str, spec: type[BaseModel]) -> dict[str, Any]:
-    where = "the TrainJobs of its namespace" if scope == "Namespaced" else "the TrainJobs of all namespaces, or of some"
+def _crd(kind: _Kind) -> dict[str, Any]:
+    columns = [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in kind.columns]
     schema = {
-        "description": f"{kind} watches {where}, and says what to do when a training goes wrong.",
+        "description": kind.description,
         "type": "object",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}"},
-            "kind": {"type": "string", "description": kind},
+            "kind": {"type": "string", "description": kind.name},
             "metadata": {"type": "object"},
-            "spec": _with_list_keys(_structural(spec)),
-            "status": _with_list_keys(_structural(PolicyStatus)),
+            "spec": _with_list_keys(_structural(kind.spec)),
+            "status": _with_list_keys(_structural(kind.status)),
         },
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}", "labels": {"app.kubernetes.io/part-of": "trainwarden"}},
+        "metadata": {"name": f"{kind.plural}.{GROUP}", "labels": {"app.kubernetes.io/part-of": "trainwarden"}},
         "spec": {
             "group": GROUP,
-            "scope": scope,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
             "names": {
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": plural,
-                "singular": kind.lower(),
-                "shortNames": [short],
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                "shortNames": [kind.short],
                 "categories": ["trainwarden"],
             },
             "versions": [
@@ -100,13 +132,7 @@ def _crd(kind: str, plural: str, scope: str, short: str, spec: type[BaseModel]) 
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [
-                        {"name": "Mode", "type": "string", "jsonPath": ".spec.mode"},
-                        {"name": "Rules", "type": "integer", "jsonPath": ".status.rules"},
-                        {
-                            "name": "Ready",
-                            "type": "string",
-                            "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-                        },
+                        *columns,
                         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
                     ],
                     "schema": {"openAPIV3Schema": schema},
@@ -158,7 +184,8 @@ def _with_list_keys(schema: dict[str, Any]) -> dict[str, Any]:
     """Say how lists are merged, and check what only two fields together can say."""
     properties = schema["properties"]
     for name, key in (("rules", "name"), ("variables", "name"), ("conditions", "type")):
-        if properties.get(name, {}).get("type") == "array":
+        listed = properties.get(name, {})
+        if listed.get("type") == "array" and key in listed["items"]["properties"]:
             properties[name] |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
     for name in ("selector", "namespaceSelector"):
         if name in properties:
@@ -169,7 +196,7 @@ def _with_list_keys(schema: dict[str, Any]) -> dict[str, Any]:
                     "message": "In and NotIn need values; Exists and DoesNotExist take none",
                 }
             ]
-    if properties.get("rules", {}).get("type") == "array":
+    if properties.get("rules", {}).get("type") == "array" and "when" in properties["rules"]["items"]["properties"]:
         actions = properties["rules"]["items"]["properties"]["actions"]
         actions["x-kubernetes-list-type"] = "atomic"
         step = actions["items"]
