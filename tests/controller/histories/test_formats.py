@@ -449,6 +449,18 @@ def test_a_missing_file_and_a_folder_without_histories_are_refused(tmp_path: Pat
         runs(tmp_path)
 
 
+def test_other_files_in_a_folder_are_passed_over(tmp_path: Path) -> None:
+    file(tmp_path, "data.csv", "text,label\nhello,1\n")
+    file(tmp_path, "prompts.jsonl", '{"prompt": "hello", "score": 1}\n')
+    file(tmp_path, "args.json", '{"lr": 0.1}')
+    file(tmp_path, "notes.txt", "step by step\n")
+    file(tmp_path, "history.json", '{"loss": [2.0, 1.0]}')
+    (tmp_path / "run").mkdir()
+    file(tmp_path / "run", "metrics.csv", "epoch,loss\n0,1.0\n")
+
+    assert [run.id for run in runs(tmp_path)] == [f"{tmp_path}/history.json", f"{tmp_path}/run/metrics.csv"]
+
+
 def test_a_broken_archive_is_told_with_its_line(tmp_path: Path) -> None:
     import gzip
 

@@ -95,6 +95,21 @@ def test_a_stop_of_a_flat_run_is_right_and_saves_the_rest() -> None:
     assert found.idle_seconds == pytest.approx(120 * 60, abs=120)
 
 
+def test_a_stop_by_a_metric_that_is_no_aim_is_judged_by_the_main_one() -> None:
+    wild = policy("[{name: wild, when: metrics.grad_norm > 5.0, actions: [{type: Stop}]}]")
+    recorded = [
+        Row(step, {"loss": 100.0 - step, "grad_norm": 9.0 if step == 50 else 1.0}, seconds=60.0 * step)
+        for step in range(101)
+    ]
+
+    found = replay("r", recorded, [wild], SETTING)
+
+    stop = found.outcomes[0].stop
+    assert found.firings[0].metric == "grad_norm"
+    assert stop is not None
+    assert (stop.metric, stop.to_come, stop.wrong) == ("loss", 0.5, True)
+
+
 def test_the_recorded_run_goes_on_past_a_stop_so_that_policies_are_measured_apart() -> None:
     early = policy("[{name: early, when: progress.step >= 10, actions: [{type: Stop}]}]", name="a")
     late = policy("[{name: late, when: progress.step >= 20, actions: [{type: Stop}]}]", name="b")

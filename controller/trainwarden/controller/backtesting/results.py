@@ -34,6 +34,7 @@ class Results:
     def take(self, batch: Batch) -> None:
         """Take a batch."""
         self.totals.skipped += batch.skipped
+        self.totals.empty += batch.empty
         self.told += batch.told[: _TOLD - len(self.told)]
         for replay in batch.replays:
             self.replays.append(replay)

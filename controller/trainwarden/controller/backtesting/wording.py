@@ -51,6 +51,8 @@ def facts_of(totals: Totals) -> str:
     text = f"{totals.runs:,} runs, {totals.reports:,} reports, {totals.gpu_hours:,.1f} GPU-hours{idle}"
     if totals.without_clock:
         text += f"; {totals.without_clock:,} without a clock, whose steps were counted as time"
+    if totals.empty:
+        text += f"; {totals.empty:,} recordings without a metric are left out"
     return text
 
 

@@ -46,6 +46,7 @@ class Batch:
 
     replays: list[Replay] = field(default_factory=list)
     done: int = 0  # recordings, also those that gave no replay
+    empty: int = 0  # recordings without a row
     skipped: int = 0
     told: list[str] = field(default_factory=list)  # the first malformed places
     error: tuple[str, str, str] | None = None  # place, found and remedy of what could not be read
@@ -121,14 +122,16 @@ def _work(recordings: Sequence[Recording], job: Job, policies: Sequence[Compiled
             batch.error = error.place, error.found, error.remedy
             break
         batch.done += 1
-        if found is not None:
+        if found is not None and not found.reports:
+            batch.empty += 1
+        elif found is not None:
             batch.replays.append(found)
     batch.skipped, batch.told = reading.skipped, reading.told
     return batch
 
 
 def _replayed(recording: Recording, job: Job, policies: Sequence[CompiledPolicy], reading: Reading) -> Replay | None:
-    """The replay of a recording; None when it has no row, or ended before what is asked for."""
+    """The replay of a recording; None when it ended before what is asked for."""
     opened = recording.open(reading)
     total = opened.total
     if total is None and job.total is not None:
@@ -136,9 +139,7 @@ def _replayed(recording: Recording, job: Job, policies: Sequence[CompiledPolicy]
     found = replay(
         recording.id, opened.rows, policies, job.setting, started_at=opened.started_at, total=total, curves=job.curves
     )
-    if not found.reports:
-        return None
-    if job.since is not None:
+    if job.since is not None and found.reports:
         started = opened.started_at
         if started is None:
             remedy = "leave out --since, or give histories with the time of day"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from trainwarden.controller.histories import (
@@ -17,6 +17,7 @@ from trainwarden.controller.histories import (
     tensorboard,
     trainer_state,
 )
+from trainwarden.controller.histories.columns import columns_of
 from trainwarden.controller.histories.files import document, head
 from trainwarden.controller.histories.recording import HistoryError, Reading, Recording
 from trainwarden.controller.histories.values import parse_json, short
@@ -102,15 +103,33 @@ def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Reco
         found = True
         yield trainer_state.TrainerStateRun(str(path), path)
     for path in others:
-        try:
-            format_ = _format_of(path)
-        except HistoryError:
-            continue  # in a folder, other files stand between the histories
+        format_ = _format_in_folder(path)
+        if format_ is None:
+            continue
         for each in FORMATS[format_](path, reading):
             found = True
             yield each
     if not found:
         raise HistoryError(str(folder), "no history in this folder", f"known are {', '.join(FORMATS)}")
+
+
+def _format_in_folder(path: Path) -> str | None:
+    """Format of a file among others; None for one that is no history, such as a data set or a configuration."""
+    try:
+        format_ = _format_of(path)
+        if format_ == "csv":
+            names: Collection[str] = table.header(path)[0]
+        elif format_ in ("json", "jsonl"):
+            records = jsonl.json_records if format_ == "json" else jsonl.jsonl_records
+            names = next((values for _, values in records(path, Reading(skip=True))), {})
+            if format_ == "json" and any("loss" in name for name in names):
+                return format_
+        else:
+            return format_
+    except HistoryError:
+        return None
+    columns = columns_of(names)
+    return format_ if columns.step is not None or columns.epoch is not None else None
 
 
 def _mlflow(path: Path, reading: Reading) -> Iterable[Recording]:

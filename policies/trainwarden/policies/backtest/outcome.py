@@ -27,7 +27,7 @@ class Stop(msgspec.Struct, frozen=True, rename="camel"):
     """The first Suspend, Stop or Delete of a policy."""
 
     rule: str
-    metric: str | None  # by which the stop is judged: the rule's, else the run's main one
+    metric: str | None  # by which the stop is judged: the rule's when it is an aim, else the run's main one
     action: ActionType
     step: int
     elapsed_seconds: float

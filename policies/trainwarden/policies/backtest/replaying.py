@@ -303,7 +303,7 @@ def _to_come(metric: str | None, step: int, tracks: Mapping[str, Track]) -> floa
 
 def _stop(event: _Event, main: str | None, tracks: Mapping[str, Track], setting: Setting, end: float) -> Stop:
     assert event.action is not None  # noqa: S101 - a stop is an action
-    metric = event.metric or main
+    metric = main_metric([event.metric] if event.metric is not None else []) or main  # a norm or a rate is no aim
     to_come = _to_come(metric, event.step, tracks)
     if to_come is None and main is not None and metric != main:
         metric, to_come = main, _to_come(main, event.step, tracks)

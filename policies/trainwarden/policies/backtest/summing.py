@@ -39,6 +39,7 @@ class Totals(msgspec.Struct, rename="camel"):
     money: float | None = None
     without_clock: int = 0  # runs whose steps were counted as time
     skipped: int = 0  # malformed lines or records that were left out
+    empty: int = 0  # recordings without a single metric, which are not among the runs
     policies: list[PolicyTotal] = []
 
 

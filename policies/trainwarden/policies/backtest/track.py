@@ -66,13 +66,6 @@ class Track:
             self._size *= 2
         points.append(Point(step, seconds, value, value, value, 1))
 
-    def improvement(self) -> float:
-        """From the first level to the best; 0 when nothing was gained."""
-        if not self.points:
-            return 0.0
-        _, levels = self._levels()
-        return levels[0] - min(levels)
-
     def gain(self, step: int) -> Gain | None:
         """What had been gained by a step, and what came after; None before the first value."""
         points, levels = self._levels()
