@@ -162,7 +162,7 @@ def resume(
     """Go on with a suspended run from its checkpoint; without RUN the newest suspended one here."""
     import asyncio
 
-    from trainwarden.controller.local.executor import check_proof
+    from trainwarden.controller.local.checkpoint import problem_of_checkpoint
     from trainwarden.controller.local.workspace import Workspace, WorkspaceError
 
     try:
@@ -172,7 +172,7 @@ def resume(
     if record.state == "complete":
         _fail(ExitCode.WRONG_INPUT, f"{record.name}-{record.id} is complete; there is nothing to resume")
     if record.checkpoint is not None and not force:
-        problem = asyncio.run(check_proof(record.checkpoint))
+        problem = asyncio.run(problem_of_checkpoint(record.checkpoint, Path(record.folder)))
         if problem:
             _fail(ExitCode.WRONG_INPUT, f"{problem}; put them back, or go on anyway with --force")
     if not Path(record.folder).is_dir():

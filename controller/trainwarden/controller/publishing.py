@@ -36,4 +36,6 @@ async def delete_policy(bus: Bus, policy: Policy) -> None:
 async def publish_result(bus: Bus, result: ActionResult) -> None:
     """Tell what became of an action."""
     subject = job_subject("result", result.namespace, result.job)
-    await bus.store(subject, encode(result), message_id=derived_id("result", result.action_id, result.state))
+    await bus.store(
+        subject, encode(result), message_id=derived_id("result", result.action_id, result.state, result.reason)
+    )

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from nats.errors import Error as NatsError
 from trainwarden.controller.bus import Bus, BusError, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.engine import Engine
+from trainwarden.controller.executor import Executor
 from trainwarden.controller.exit_codes import ExitCode
 from trainwarden.controller.local.decision_log import DecisionLog
 from trainwarden.controller.local.display import Display
-from trainwarden.controller.local.executor import Executor
 from trainwarden.controller.local.job import JobStartError
 from trainwarden.controller.local.server import LocalServer, ServerError
 from trainwarden.controller.local.target import LocalTarget
@@ -146,7 +145,7 @@ class Session:
             self._show(self._display.problem, f"there is no channel {name!r} here; its messages go where all go")
         engine = Engine(bus, version=self._options.version)
         notifier = NotifierRole(bus, dispatcher if any(given.values()) else _Nobody())
-        executor = Executor(bus, target, since=datetime.now(UTC), told=self._acted)
+        executor = Executor(bus, target.if_meant, told=self._acted)
         stop = asyncio.Event()
 
         def stores(well: bool) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from nats.errors import Error as NatsError
 
 from trainwarden.controller.bus import Bus, BusError
+from trainwarden.controller.local.checkpoint import problem_of_checkpoint
 from trainwarden.controller.local.job import Job
 from trainwarden.controller.local.server import LocalServer
 from trainwarden.controller.local.workspace import RunFolder, RunRecord
 from trainwarden.controller.publishing import publish_facts
-from trainwarden.policies.decision import ActionType, Proof
+from trainwarden.policies.decision import ActionRequest, ActionType, Proof, RunRef
 from trainwarden.policies.facts import JobPhase, RunFacts
 
 __all__ = ["LocalTarget"]
@@ -65,6 +66,10 @@ class LocalTarget:
         return self._job is not None and not self._job.exited.done()
 
     @property
+    def attempt(self) -> str:
+        return f"{self.record.id}-{self.record.attempts}"
+
+    @property
     def job(self) -> Job:
         """The process; it has been started."""
         assert self._job is not None  # noqa: S101 - start comes first
@@ -73,6 +78,12 @@ class LocalTarget:
     @property
     def resume_command(self) -> str:
         return f"trainwarden resume {self.record.name}-{self.record.id}"
+
+    def if_meant(self, run: RunRef) -> LocalTarget | None:
+        """This job, when it is the one that a decision is about."""
+        record = self.record
+        mine = (run.namespace, run.job, run.uid) == (record.namespace, record.name, record.uid)
+        return self if mine else None
 
     async def start(self, server: LocalServer, *, output: Callable[[bytes], None] | None) -> None:
         """Start the command as a new attempt.
@@ -132,7 +143,7 @@ class LocalTarget:
             phase=phase,
             time=datetime.now(UTC),
             created_at=record.created_at,
-            attempt=f"{record.id}-{record.attempts}",
+            attempt=self.attempt,
             attempt_started_at=self._started_at,
             ready=phase is JobPhase.RUNNING,
             pods=(socket.gethostname(),),
@@ -167,11 +178,18 @@ class LocalTarget:
     async def wait_ended(self) -> None:
         await asyncio.shield(self.job.exited)
 
-    async def end(self, how: ActionType, *, proof: Proof | None, reason: str) -> None:
+    async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
+        """Nothing stands against an action here."""
+        return None
+
+    async def problem_of(self, proof: Proof) -> str:
+        return await problem_of_checkpoint(proof, Path(self.record.folder))
+
+    async def end(self, request: ActionRequest, *, proof: Proof | None) -> None:
         """End the process, and record how before it is gone, so that a crash of ours in between forgets nothing."""
-        record = self.record
+        record, how = self.record, request.action.type
         self.ended_by = how
-        record.state, record.reason = _STATES[how], reason
+        record.state, record.reason = _STATES[how], request.decision.rule
         record.checkpoint = proof or record.checkpoint
         self.keep()
         await self.job.end(0.0 if how is ActionType.DELETE else self._grace)
