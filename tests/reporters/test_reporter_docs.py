@@ -40,6 +40,16 @@ def test_an_example_runs_and_reports(text: str, tmp_path: Path, monkeypatch: pyt
     assert recorder.reports[-1].phase == "done"
 
 
+def test_the_loop_of_the_first_page_reports_each_step_once_it_is_done(tmp_path: Path) -> None:
+    (text,) = [text for text in blocks("README.md", "python") if "Reporter(" in text]
+
+    with Recorder() as recorder:
+        exec(compile(text, "example", "exec"), {"train_step": lambda: 0.5})
+
+    last = recorder.reports[-1]
+    assert (last.step, last.total, last.phase) == (10_000, 10_000, "done")
+
+
 async def test_the_reporter_that_is_a_nats_client_alone_is_heard(ear: Ear, job: NatsServer) -> None:
     (text,) = blocks("docs/wire.md", "python")
 

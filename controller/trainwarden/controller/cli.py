@@ -68,7 +68,7 @@ def _shared(command: Any) -> Any:
     return command
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})  # what follows COMMAND is its own
 @click.option(
     "--policy",
     "policy_files",
