@@ -34,6 +34,4 @@ TrainingRun = create_namespaced_resource(*_OURS, "TrainingRun", "trainingruns")
 TrainingPolicy = create_namespaced_resource(*_OURS, "TrainingPolicy", "trainingpolicies")
 ClusterTrainingPolicy = create_global_resource(*_OURS, "ClusterTrainingPolicy", "clustertrainingpolicies")
 NotificationChannel = create_namespaced_resource(*_OURS, "NotificationChannel", "notificationchannels")
-ClusterNotificationChannel = create_global_resource(
-    *_OURS, "ClusterNotificationChannel", "clusternotificationchannels"
-)
+ClusterNotificationChannel = create_global_resource(*_OURS, "ClusterNotificationChannel", "clusternotificationchannels")
