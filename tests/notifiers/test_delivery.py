@@ -115,6 +115,42 @@ async def test_a_hanging_hook_holds_up_no_other(receiver: Receiver, mailbox: Mai
     assert results[0].reason == "no answer within 1 s"
 
 
+async def test_messages_of_one_incident_come_in_their_order_whatever_takes_longer(
+    receiver: Receiver, mailbox: Mailbox, notice: Notice
+) -> None:
+    bare = msgspec.structs.replace(notice, curve=None, action_id="")  # made at once; the first draws a picture
+    notices = [notice, *(msgspec.structs.replace(bare, id=f"later {number}") for number in range(3))]
+    receiver.answers = ["500", "200"]  # and the first has to be tried twice
+    urls = [f"json://127.0.0.1:{receiver.port}/x", mail_url(mailbox)]
+    dispatcher = Dispatcher({"default": urls}, retries=QUICK)
+
+    tasks = [asyncio.create_task(dispatcher.send(each)) for each in notices]
+    await asyncio.gather(*tasks)
+    await dispatcher.close()
+
+    titles = [json.loads(body)["title"] for body in receiver.bodies]
+    first, later = "[Warning] team-a/llama-7b", "[Warning, update] team-a/llama-7b"
+    assert [title.partition(":")[0] for title in titles] == [first, first, later, later, later]
+    assert [mail["Subject"].partition(":")[0] for mail in mailbox.mails] == [first, later, later, later]
+
+
+async def test_an_incident_that_is_tried_again_holds_up_no_other(
+    receiver: Receiver, notice: Notice, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    receiver.answers = ["500", "200"]
+    other = msgspec.structs.replace(notice, id="other", incident="another")
+    retries = Retries(attempts=2, first=600.0, longest=600.0, max_age=3600.0)
+    dispatcher = Dispatcher({"default": [f"json://127.0.0.1:{receiver.port}/x"]}, retries=retries)
+
+    waiting = asyncio.create_task(dispatcher.send(notice))
+    await asyncio.to_thread(wait_for, lambda: bool(receiver.bodies))
+    (result,) = await dispatcher.send(other)
+
+    assert (result.state, waiting.done()) == ("delivered", False)
+    await dispatcher.close()
+    assert (await waiting)[0].state == "failed"
+
+
 async def test_a_notice_is_sent_once_and_only_failed_targets_are_tried_again(
     receiver: Receiver, mailbox: Mailbox, notice: Notice
 ) -> None:

@@ -55,12 +55,33 @@ class Retries:
         return base * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A message's place among those of its incident at one target."""
+
+    before: asyncio.Event | None  # set once the message before has ended, delivered or not
+    over: asyncio.Event
+
+
 class _Lane:
-    """One target and its one thread; messages go one after another, in order."""
+    """One target and its one thread; messages go one after another, those of one incident in the order they came."""
 
     def __init__(self, channel: str, notifier: Notifier) -> None:
         self.channel, self.notifier = channel, notifier
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="trainwarden-notify")
+        self._last: dict[str, asyncio.Event] = {}  # of each incident, the newest message in line
+
+    def line_up(self, incident: str) -> _Turn:
+        """Take a place behind the incident's earlier messages."""
+        turn = _Turn(self._last.get(incident), asyncio.Event())
+        self._last[incident] = turn.over
+        return turn
+
+    def leave(self, incident: str, turn: _Turn) -> None:
+        """Let the incident's next message go."""
+        turn.over.set()
+        if self._last.get(incident) is turn.over:
+            del self._last[incident]
 
     async def attempt(self, message: Message) -> Attempt:
         try:
@@ -149,6 +170,16 @@ class Dispatcher:
         began = time.monotonic()
         names = tuple(dict.fromkeys(notice.channels or (DEFAULT,)))
         lanes = [lane for name in names for lane in self._lanes.get(name, ())]
+        turns = [lane.line_up(notice.incident) for lane in lanes]  # at once: drawing a picture takes its time
+        try:
+            return await self._to_lanes(notice, names, lanes, turns, began)
+        finally:
+            for lane, turn in zip(lanes, turns, strict=True):
+                lane.leave(notice.incident, turn)
+
+    async def _to_lanes(
+        self, notice: Notice, names: Sequence[str], lanes: Sequence[_Lane], turns: Sequence[_Turn], began: float
+    ) -> tuple[DeliveryResult, ...]:
         failed = [self._unknown(name) for name in names if not self._lanes.get(name)]
         for result in failed:
             self._warn("delivery failed", notice, result.channel, result.target, result.reason, 0)
@@ -161,7 +192,8 @@ class Dispatcher:
                 reason = f"the message could not be made: {type(error).__name__}"
                 log.exception("message could not be made notice=%s", notice.id)
                 return tuple(DeliveryResult(lane.channel, lane.notifier.target, "failed", 0, reason) for lane in lanes)
-        results = await asyncio.gather(*(self._one(lane, notice, message, before, began) for lane in lanes))
+        ways = zip(lanes, turns, strict=True)
+        results = await asyncio.gather(*(self._one(lane, turn, notice, message, before, began) for lane, turn in ways))
         reached = {(r.channel, r.target): r for r in results if r.state == "delivered"}
         if reached:
             self._delivered[notice.id] = reached
@@ -171,6 +203,22 @@ class Dispatcher:
         return (*results, *failed)
 
     async def _one(
+        self,
+        lane: _Lane,
+        turn: _Turn,
+        notice: Notice,
+        message: Message | None,
+        before: Mapping[tuple[str, str], DeliveryResult],
+        began: float,
+    ) -> DeliveryResult:
+        if turn.before is not None:
+            await turn.before.wait()
+        try:
+            return await self._tried(lane, notice, message, before, began)
+        finally:
+            lane.leave(notice.incident, turn)
+
+    async def _tried(
         self,
         lane: _Lane,
         notice: Notice,
