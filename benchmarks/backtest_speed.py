@@ -26,7 +26,8 @@ spec:
   - name: watched
     expression: |-
       "validation/loss" in metrics ? "validation/loss" : "val_loss" in metrics ? "val_loss"
-      : "validation/ctc_loss" in metrics ? "validation/ctc_loss" : "validation/ssim" in metrics ? "validation/ssim" : "loss"
+      : "validation/ctc_loss" in metrics ? "validation/ctc_loss" : "validation/ssim" in metrics
+      ? "validation/ssim" : "loss"
   - {name: dense, expression: '"train_loss" in metrics ? "train_loss" : "loss"'}
   rules:
   - name: plateau

@@ -32,4 +32,4 @@ class Setting:
     deadline: timedelta | None = None  # after the beginning of the run
     seconds_per_step: float = 1.0  # for rows without a clock
     started_at: datetime = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)  # when the recording does not say: a Monday morning
-    fineness: float = 200.0  # two looks lie apart by this part of the time that the run has taken; infinity: all rows
+    fineness: float = 128.0  # two looks lie apart by this part of the time that the run has taken; infinity: all rows
