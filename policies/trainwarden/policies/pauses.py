@@ -125,5 +125,5 @@ class Pauses:
 def _sure(cadence: Cadence, last: int, total: int) -> ToCome:
     """Pauses of a known cadence after the newest one."""
     number = max(math.ceil((total - last) / cadence.steps - 1e-9) - 1, 0) if cadence.steps > 0 else 0
-    fewest, most = max(number * 0.97 - 0.5, 0.0), number * 1.03 + (0.5 if number else 0.0)
+    fewest, most = max(number * 0.97 - 0.6, 0.0), number * 1.03 + (0.6 if number else 0.0)
     return ToCome(number * cadence.seconds, fewest * cadence.seconds, most * cadence.seconds)
