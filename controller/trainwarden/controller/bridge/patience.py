@@ -33,6 +33,13 @@ class Patience:
     def __len__(self) -> int:
         return len(self._open)
 
+    async def end(self) -> None:
+        """End what is open, such as connections whose other side does not take part in ending TLS."""
+        for connection in list(self._open.values()):
+            connection.abort()
+        while self._open:
+            await asyncio.sleep(0)
+
     def busy(self, handler: asyncio.BaseProtocol) -> None:
         """A request has come whole; its handler has limits of its own."""
         connection = self._open.get(handler)
@@ -74,6 +81,9 @@ class _Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._patience.ended += 1
+        self.abort()
+
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 

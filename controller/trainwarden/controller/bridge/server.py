@@ -65,6 +65,11 @@ class BridgeServer:
         self.answers: Counter[int] = Counter()  # posts by the code they were answered with
         self.port = 0
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._patience) if self._patience is not None else 0
+
     @contextlib.asynccontextmanager
     async def serving(self, host: str | None, port: int, context: ssl.SSLContext) -> AsyncIterator[None]:
         """Serve meanwhile; port 0 takes any, which `port` then tells.
@@ -90,6 +95,8 @@ class BridgeServer:
                 listening.close()
         finally:
             await runner.cleanup()
+            if self._patience is not None:
+                await self._patience.end()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -147,7 +154,7 @@ class BridgeServer:
             "answers": {str(code): number for code, number in sorted(self.answers.items())},
             "waiting": len(self._pending),
             "dropped": self._pending.dropped,
-            "connections": len(self._patience),
+            "connections": self.connections,
             "connectionsEnded": self._patience.ended,
             **self._more(),
         }
