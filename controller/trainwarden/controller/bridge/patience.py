@@ -37,8 +37,7 @@ class Patience:
         """End what is open, such as connections whose other side does not take part in ending TLS."""
         for connection in list(self._open.values()):
             connection.abort()
-        while self._open:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # in which they are told
 
     def busy(self, handler: asyncio.BaseProtocol) -> None:
         """A request has come whole; its handler has limits of its own."""

@@ -64,6 +64,7 @@ class Bridge:
             most=settings.most_verdicts,
         )
         self._bus: Bus | None = None
+        self._connecting: asyncio.Task[Bus] | None = None
         self._publisher: Publisher | None = None
         self.pending = Pending(most=settings.most_jobs)
         self.certificates = Certificates(settings.certificate, settings.key, every=settings.certificate_seconds)
@@ -89,16 +90,18 @@ class Bridge:
                 log.warning("posts of so many jobs were not sent jobs=%d", len(self.pending))
         finally:
             await end_all(tasks)
-            if self._bus is not None:
-                await self._bus.close()
+            if self._connecting is not None:  # cancelled half-way it would leave a connection behind
+                with contextlib.suppress(BusError):
+                    await (await self._connecting).close()
 
     async def _publish(self) -> None:
         told, wait = False, 0.25
         while self._bus is None:
             try:
-                self._bus = await Bus.connect(
-                    self._settings.nats_url, token=self._settings.nats_token, name="trainwarden-bridge"
+                self._connecting = asyncio.create_task(
+                    Bus.connect(self._settings.nats_url, token=self._settings.nats_token, name="trainwarden-bridge")
                 )
+                self._bus = await asyncio.shield(self._connecting)
             except BusError as error:
                 log.log(logging.DEBUG if told else logging.WARNING, "posts wait, will retry reason=%s", error)
                 told = True
