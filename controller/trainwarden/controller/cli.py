@@ -10,6 +10,7 @@ import click
 
 from trainwarden.controller.cli_backtest import policy_backtest
 from trainwarden.controller.cli_policy_test import policy_test
+from trainwarden.controller.cli_roles import bridge, engine, notifier, operator
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -146,11 +147,19 @@ def run(
 @click.option(
     "--policy", "policy_files", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Other policies."
 )
+@click.option(
+    "--dir",
+    "place",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Folder that the run was started in, or its TRAINWARDEN_HOME; without it this one.",
+)
 @click.option("--force", is_flag=True, help="Go on although the checkpoint's files have changed.")
 @_shared
 def resume(
     run_name: str | None,
     policy_files: tuple[Path, ...],
+    place: Path | None,
     force: bool,
     notify: tuple[str, ...],
     notify_file: Path | None,
@@ -159,18 +168,20 @@ def resume(
     grace: float,
     nats_port: int,
 ) -> None:
-    """Go on with a suspended run from its checkpoint; without RUN the newest suspended one here."""
+    """Go on with a suspended run from its checkpoint; without RUN the newest suspended one of the folder."""
     import asyncio
 
     from trainwarden.controller.local.checkpoint import problem_of_checkpoint
     from trainwarden.controller.local.workspace import Workspace, WorkspaceError
 
     try:
-        folder, record = Workspace().find(run_name)
+        folder, record = Workspace(place).find(run_name)
     except WorkspaceError as error:
         _fail(ExitCode.WRONG_INPUT, str(error))
-    if record.state == "complete":
-        _fail(ExitCode.WRONG_INPUT, f"{record.name}-{record.id} is complete; there is nothing to resume")
+    if not record.resumable:
+        ended = record.state in ("complete", "deleted")
+        why = f"is {record.state}; there is nothing to resume" if ended else "has no complete checkpoint; run it anew"
+        _fail(ExitCode.WRONG_INPUT, f"{record.name}-{record.id} {why}")
     if record.checkpoint is not None and not force:
         problem = asyncio.run(problem_of_checkpoint(record.checkpoint, Path(record.folder)))
         if problem:
@@ -342,6 +353,8 @@ def policy_check(files: tuple[Path, ...], form: str, engine: Any) -> None:
     sys.exit(ExitCode.WRONG_INPUT if checked.problems else ExitCode.DONE)
 
 
+for _role in (engine, operator, notifier, bridge):
+    main.add_command(_role)
 policy.add_command(policy_test)
 policy.add_command(policy_backtest)
 

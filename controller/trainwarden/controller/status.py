@@ -6,9 +6,9 @@ from datetime import datetime
 
 import msgspec
 
-from trainwarden.policies.compiling import CompiledPolicy, CompiledRule
+from trainwarden.policies.compiling import CompiledPolicy
 from trainwarden.policies.decision import ActionState, Proof, RunRef, Verdict
-from trainwarden.policies.memory import RunMemory, StepState
+from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
 
@@ -22,6 +22,9 @@ class StepStatus(msgspec.Struct, frozen=True, rename="camel"):
     state: ActionState | None
     message: str
     after_seconds: float
+    id: str = ""
+    reason: str = ""
+    at: datetime | None = None
 
 
 class RuleStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,6 +38,7 @@ class RuleStatus(msgspec.Struct, frozen=True, rename="camel"):
     for_seconds: float
     unknown: str
     steps: tuple[StepStatus, ...] = ()
+    severity: str = "warning"
 
 
 class RunStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -116,7 +120,13 @@ def _rules(run: RunState, memory: RunMemory, policies: list[CompiledPolicy]) -> 
                 continue
             steps = tuple(
                 StepStatus(
-                    step.type.value, step.state, step.message, rule.spec.actions[step.index].after.total_seconds()
+                    step.type.value,
+                    step.state,
+                    step.message,
+                    rule.spec.actions[step.index].after.total_seconds(),
+                    id=step.id,
+                    reason=step.reason,
+                    at=step.at,
                 )
                 for step in state.steps
                 if step.index < len(rule.spec.actions)
@@ -131,13 +141,10 @@ def _rules(run: RunState, memory: RunMemory, policies: list[CompiledPolicy]) -> 
                     for_seconds=rule.spec.for_.total_seconds(),
                     unknown=state.unknown,
                     steps=steps if state.episode else (),
+                    severity=rule.spec.severity.value,
                 )
             )
     return found
-
-
-def _wait(rule: CompiledRule, step: StepState) -> float:
-    return rule.spec.actions[step.index].after.total_seconds()
 
 
 def _text(value: float) -> str:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from trainwarden.policies.models import Policy
 from trainwarden.reporters.wire import subject_token
 
-__all__ = ["PARTITIONS", "job_of", "job_subject", "partition_of", "policy_subject", "stored_reports"]
+__all__ = [
+    "PARTITIONS",
+    "job_of",
+    "job_subject",
+    "partition_of",
+    "policy_subject",
+    "policy_subject_of",
+    "stored_reports",
+]
 
 PARTITIONS = 16
 """Fixed number of partitions that jobs are spread over."""
@@ -17,9 +25,13 @@ def job_subject(kind: str, namespace: str, job: str) -> str:
 
 
 def policy_subject(policy: Policy) -> str:
+    """`tw.policy.<namespace or _>.<name>` of a policy."""
+    return policy_subject_of(policy.metadata.namespace, policy.metadata.name)
+
+
+def policy_subject_of(namespace: str, name: str) -> str:
     """`tw.policy.<namespace or _>.<name>`; a dot in a name is put as two underscores, which no name has."""
-    name = policy.metadata.name.replace(".", "__")
-    return f"tw.policy.{policy.metadata.namespace or '_'}.{name}"
+    return f"tw.policy.{namespace or '_'}.{name.replace('.', '__')}"
 
 
 def stored_reports(partition: int) -> str:

@@ -1,0 +1,68 @@
+"""How much may be ended in an hour, whatever policies say: a wrong policy must not stop the whole cluster at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+__all__ = ["Brakes", "Limits"]
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the platform's admins allow."""
+
+    runs_per_hour: int | None = 20
+    """Runs that may be ended in any hour; None for as many as policies ask for."""
+    gpu_percent_per_hour: float | None = None
+    """Share of all GPUs of watched jobs whose runs may be ended in any hour."""
+    audit: bool = False
+    """Nothing is done at all; everything is only said."""
+
+
+class Brakes:
+    """Counts what was ended.
+
+    Args:
+        limits: What is allowed.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._ended: deque[tuple[float, int, str]] = deque()  # when, GPUs, action
+
+    def ended(self, action_id: str, gpus: int, at: float) -> None:
+        """Count a run that was ended, or is about to be, once.
+
+        Args:
+            action_id: By which action.
+            gpus: That it had.
+            at: Unix seconds.
+        """
+        if all(known != action_id for _, _, known in self._ended):
+            self._ended.append((at, gpus, action_id))
+
+    def objection(self, gpus: int, all_gpus: int, now: float) -> tuple[str, str] | None:
+        """Why one more run may not be ended now; None when it may.
+
+        Args:
+            gpus: That it has.
+            all_gpus: Of all jobs that run.
+            now: Unix seconds.
+        """
+        limits = self._limits
+        if limits.audit:
+            return "AuditSwitch", "it would have been done; the whole cluster is in Audit"
+        while self._ended and self._ended[0][0] < now - _HOUR:
+            self._ended.popleft()
+        if limits.runs_per_hour is not None and len(self._ended) >= limits.runs_per_hour:
+            return "Brake", f"{len(self._ended)} runs were ended in the last hour; {limits.runs_per_hour} are allowed"
+        if limits.gpu_percent_per_hour is not None and gpus:
+            gone = sum(each for _, each, _ in self._ended) + gpus
+            share = 100.0 * gone / max(all_gpus, gone)
+            if share > limits.gpu_percent_per_hour:
+                allowed = f"{limits.gpu_percent_per_hour:g} % are allowed"
+                return "Brake", f"{share:.0f} % of the GPUs would have been taken in the last hour; {allowed}"
+        return None

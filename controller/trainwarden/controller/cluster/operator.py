@@ -1,0 +1,177 @@
+"""The operator's role: the only one with rights in the cluster. Watches, tells the engine, does what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import kopf
+import msgspec
+from lightkube import AsyncClient, KubeConfig
+
+from trainwarden.controller.bus import Bus, Entry, Reading
+from trainwarden.controller.cancelling import end_all
+from trainwarden.controller.cluster.admission import register as register_admission
+from trainwarden.controller.cluster.brakes import Brakes, Limits
+from trainwarden.controller.cluster.channels import ChannelKinds
+from trainwarden.controller.cluster.leading import Leadership
+from trainwarden.controller.cluster.policies import PolicyKinds
+from trainwarden.controller.cluster.target import Targets
+from trainwarden.controller.cluster.telling import Events
+from trainwarden.controller.cluster.training_runs import TrainingRuns
+from trainwarden.controller.cluster.watching import Watcher
+from trainwarden.controller.executor import Executor
+from trainwarden.controller.payloads import decode
+from trainwarden.controller.streams import ensure_streams
+from trainwarden.policies.decision import ActionResult, ActionState
+from trainwarden.policies.expressions.engines import engine as cel_engine
+from trainwarden.policies.facts import RunFacts
+
+__all__ = ["OperatorSettings", "run_operator"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """What the operator is told."""
+
+    nats_url: str
+    nats_token: str | None = field(default=None, repr=False)
+    namespace: str = "trainwarden"  # of its Lease
+    webhook_port: int | None = None  # None serves no admission webhooks
+    webhook_address: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
+    price_per_gpu_hour: float | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+async def run_operator(settings: OperatorSettings, stop: asyncio.Event) -> None:
+    """Work until `stop` is set.
+
+    Raises:
+        LeadershipLostError: Another operator may lead now.
+        BusError: NATS can't be reached at the start.
+    """
+    bus = await Bus.connect(settings.nats_url, token=settings.nats_token, name="trainwarden-operator")
+    client = _client()
+    leadership = Leadership(
+        client, namespace=settings.namespace, identity=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    )
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await ensure_streams(bus)
+        cel = cel_engine()
+        if settings.webhook_port is not None:
+            registry = kopf.OperatorRegistry()
+            register_admission(registry, cel)
+            tasks.append(asyncio.create_task(_kopf(registry, stop, settings)))
+        acquiring = asyncio.create_task(leadership.acquire())
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([acquiring, stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        if not acquiring.done():
+            acquiring.cancel()
+            return
+        tasks += [asyncio.create_task(leadership.keep()), asyncio.create_task(_lead(settings, client, bus, cel, stop))]
+        await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        await end_all(tasks)
+        await leadership.release()
+        await bus.close()
+
+
+async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: Any, stop: asyncio.Event) -> None:
+    """Everything that one operator alone does."""
+    brakes = Brakes(settings.limits)
+    writers: list[TrainingRuns] = []
+
+    def changed(facts: RunFacts) -> None:
+        for writer in writers:
+            writer.facts_changed(facts)
+
+    watcher = Watcher(client, bus, price_per_gpu_hour=settings.price_per_gpu_hour, changed=changed)
+    runs = TrainingRuns(client, bus, watcher)
+    writers.append(runs)
+    registry = kopf.OperatorRegistry()
+    policies = PolicyKinds(bus, cel)
+    policies.register(registry)
+    channels = ChannelKinds(client, bus)
+    channels.register(registry)
+    await policies.withdraw_missing(client)
+    tasks = [
+        asyncio.create_task(watcher.run()),
+        asyncio.create_task(channels.run()),
+        asyncio.create_task(_kopf(registry, stop, None)),
+    ]
+    try:
+        await _count(bus, brakes, watcher)
+        await watcher.ready.wait()
+        executor = Executor(bus, Targets(client, watcher, brakes))
+        tasks += [
+            asyncio.create_task(runs.run()),
+            asyncio.create_task(executor.run()),
+            asyncio.create_task(Events(client, bus).run()),
+        ]
+        log.info("works jobs=%d", len(watcher.trainjobs.objects))
+        await asyncio.gather(*tasks)
+    finally:
+        await end_all(tasks)
+
+
+async def _count(bus: Bus, brakes: Brakes, watcher: Watcher) -> None:
+    """Tell the brakes what was ended before this start."""
+
+    def take(entry: Entry) -> None:
+        with contextlib.suppress(msgspec.DecodeError):
+            result = decode(entry.data, ActionResult)
+            facts = watcher.facts.get((result.namespace, result.job))
+            ended = result.state is ActionState.DONE and result.reason in ("Suspended", "Stopped", "Deleted")
+            if ended and entry.time > time.time() - 3600:
+                brakes.ended(result.action_id, facts.gpus if facts is not None else 0, entry.time)
+
+    reading = Reading(bus, "TW_RESULTS", take=take)
+    task = asyncio.create_task(reading.run())
+    try:
+        await reading.caught_up.wait()
+    finally:
+        await end_all([task])
+
+
+async def _kopf(registry: kopf.OperatorRegistry, stop: asyncio.Event, admission: OperatorSettings | None) -> None:
+    kopf.on.login(id="login", registry=registry)(_login)
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.watching.client_timeout = 600
+    settings.networking.request_timeout = 30
+    if admission is not None:
+        settings.admission.managed = None
+        settings.admission.server = kopf.WebhookServer(
+            addr=admission.webhook_address or None,
+            port=admission.webhook_port,
+            certfile=admission.certificate,
+            pkeyfile=admission.key,
+        )
+    await kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop)
+
+
+def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+
+def _client() -> AsyncClient:
+    config = KubeConfig.from_env().get()
+    return AsyncClient(config, timeout=httpx2.Timeout(30.0, connect=5.0), field_manager="trainwarden")

@@ -1,0 +1,130 @@
+"""Policies that stand in the API: read, told to the engine, and marked Ready or not, by kopf handlers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import kopf
+from lightkube import AsyncClient
+
+from trainwarden.controller.bus import Bus
+from trainwarden.controller.cluster.resources import ClusterTrainingPolicy, TrainingPolicy
+from trainwarden.controller.publishing import delete_policy, keep_only_policies, publish_policy
+from trainwarden.policies.compiling import compile_policy
+from trainwarden.policies.condition import Condition
+from trainwarden.policies.crd import PolicyStatus
+from trainwarden.policies.expressions.protocol import CelEngine
+from trainwarden.policies.loading import policy_from_body
+from trainwarden.policies.models import GROUP, VERSION, Policy
+from trainwarden.policies.problems import PolicyInvalidError
+
+__all__ = ["PolicyKinds", "problems_of"]
+
+log = logging.getLogger(__name__)
+
+PLURALS = ("trainingpolicies", "clustertrainingpolicies")
+
+
+def problems_of(body: Mapping[str, Any], cel: CelEngine) -> tuple[Policy | None, str]:
+    """The policy that an object holds, and what is wrong with it; one of the two is empty."""
+    cleaned = {name: value for name, value in body.items() if name != "status"}
+    try:
+        policy = policy_from_body(cleaned)
+        compile_policy(policy, cel)
+    except PolicyInvalidError as error:
+        return None, str(error)
+    except Exception as error:  # a policy is what a user wrote
+        return None, f"{type(error).__name__}: {error}"
+    return policy, ""
+
+
+class PolicyKinds:
+    """Registers the handlers of TrainingPolicy and ClusterTrainingPolicy.
+
+    Args:
+        bus: Where policies are told.
+        cel: That they are checked with.
+    """
+
+    def __init__(self, bus: Bus, cel: CelEngine) -> None:
+        self._bus, self._cel = bus, cel
+        self._told: dict[str, tuple[str, int, bool]] = {}
+
+    def register(self, registry: kopf.OperatorRegistry) -> None:
+        """Add the handlers."""
+        for plural in PLURALS:
+            kopf.on.event(GROUP, VERSION, plural, id=f"{plural}-changed", registry=registry)(self._changed)
+
+    async def withdraw_missing(self, client: AsyncClient) -> None:
+        """Take back policies that were deleted while no operator was there."""
+        reader: Any = client
+        present = set()
+        for kind, options in ((TrainingPolicy, {"namespace": "*"}), (ClusterTrainingPolicy, {})):
+            async for body in reader.list(kind, **options):
+                present.add((str(body["metadata"].get("namespace", "")), str(body["metadata"]["name"])))
+        await keep_only_policies(self._bus, present)
+
+    async def _changed(self, type: str | None, body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:  # noqa: A002
+        plain = dict(body)
+        metadata = plain["metadata"]
+        uid, generation = str(metadata["uid"]), int(metadata["generation"])
+        policy, problem = problems_of(plain, self._cel)
+        if type == "DELETED" or "deletionTimestamp" in metadata:
+            self._told.pop(uid, None)
+            await self._withdraw(plain)
+            return
+        if self._told.get(uid) != (str(metadata["name"]), generation, policy is not None):
+            if policy is not None:
+                await publish_policy(self._bus, policy)
+            else:
+                await self._withdraw(plain)
+            self._told[uid] = (str(metadata["name"]), generation, policy is not None)
+        status = _status(plain, policy, problem)
+        if not _same(plain.get("status") or {}, status):
+            patch.status.update(status)
+
+    async def _withdraw(self, body: Mapping[str, Any]) -> None:
+        """Take back what the engine may have of an object; a broken one is never acted on."""
+        stand_in = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": body["kind"],
+            "metadata": {key: body["metadata"][key] for key in ("name", "namespace") if key in body["metadata"]},
+            "spec": {"selector": {}, "rules": [{"name": "gone", "when": "false"}]},
+        }
+        await delete_policy(self._bus, policy_from_body(stand_in))
+
+
+def _status(body: Mapping[str, Any], policy: Policy | None, problem: str) -> dict[str, Any]:
+    generation = int(body["metadata"]["generation"])
+    status = "True" if policy is not None else "False"
+    known = ((body.get("status") or {}).get("conditions") or [{}])[0]
+    since = known.get("lastTransitionTime") if known.get("status") == status else None
+    mode = policy.spec.mode.value if policy is not None else ""
+    condition = Condition(
+        type="Ready",
+        status="True" if policy is not None else "False",
+        observed_generation=generation,
+        last_transition_time=datetime.fromisoformat(since) if since else datetime.now(UTC).replace(microsecond=0),
+        reason="Accepted" if policy is not None else "Invalid",
+        message=f"it is judged by the engine, in {mode} mode" if policy is not None else problem[:30_000],
+    )
+    made = PolicyStatus(
+        observed_generation=generation,
+        rules=len(policy.spec.rules) if policy is not None else 0,
+        conditions=(condition,),
+    )
+    return made.model_dump(mode="json", by_alias=True)
+
+
+def _same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    def told(status: Mapping[str, Any]) -> object:
+        conditions = [
+            {name: each.get(name) for name in ("status", "reason", "message")}
+            for each in status.get("conditions") or ()
+        ]
+        return status.get("observedGeneration"), status.get("rules"), conditions
+
+    return told(old) == told(new)

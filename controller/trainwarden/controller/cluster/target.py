@@ -1,0 +1,217 @@
+"""A TrainJob as the executor's target: suspended, stopped or deleted, each write fenced by UID, and seen through."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from httpx2 import HTTPError
+from lightkube import ApiError, AsyncClient
+from lightkube.types import CascadeType, PatchType
+
+from trainwarden.controller.cluster.brakes import Brakes
+from trainwarden.controller.cluster.reflector import Key, Object
+from trainwarden.controller.cluster.resources import Pod, TrainJob, Workload
+from trainwarden.controller.cluster.trainjob import trainer_pods
+from trainwarden.controller.cluster.watching import Watcher
+from trainwarden.controller.executor import NotDoneError
+from trainwarden.policies.decision import ActionRequest, ActionType, Proof, RunRef
+from trainwarden.policies.facts import JobPhase, RunFacts
+
+__all__ = ["Targets", "TrainJobTarget"]
+
+log = logging.getLogger(__name__)
+
+_TRIES = 14  # of a write that others get in the way of, or that the API server can't take now
+_LOOK = 0.5  # seconds between two looks at pods
+_BEYOND_GRACE = 60.0  # seconds that pods may take beyond their grace period
+_JOBSET = "jobset.sigs.k8s.io/jobset-name"
+_CONFLICT, _NOT_FOUND = 409, 404
+
+
+class Targets:
+    """Finds the target of a decision.
+
+    Args:
+        client: With which it writes.
+        watcher: That knows the jobs.
+        brakes: Of the whole cluster.
+    """
+
+    def __init__(self, client: AsyncClient, watcher: Watcher, brakes: Brakes) -> None:
+        self._client, self._watcher, self._brakes = client, watcher, brakes
+
+    def __call__(self, run: RunRef) -> TrainJobTarget | None:
+        """The job that a decision is about; None when it is gone, or another has its name."""
+        facts = self._watcher.facts.get((run.namespace, run.job))
+        if facts is None or facts.uid != run.uid:
+            return None
+        return TrainJobTarget(self._client, self._watcher, self._brakes, facts)
+
+
+class TrainJobTarget:
+    """Implements the executor's Target for one TrainJob."""
+
+    def __init__(self, client: AsyncClient, watcher: Watcher, brakes: Brakes, facts: RunFacts) -> None:
+        self._client, self._watcher, self._brakes = client, watcher, brakes
+        self._key: Key = (facts.namespace, facts.job)
+        self._uid = facts.uid
+
+    @property
+    def _facts(self) -> RunFacts | None:
+        facts = self._watcher.facts.get(self._key)
+        return facts if facts is not None and facts.uid == self._uid else None
+
+    @property
+    def attempt(self) -> str:
+        return self._facts.attempt if self._facts is not None else ""
+
+    @property
+    def alive(self) -> bool:
+        return self._facts is not None and not self._facts.phase.ended
+
+    @property
+    def resume_command(self) -> str:
+        return f"trainwarden resume {self._key[1]} --namespace {self._key[0]}"
+
+    async def wait_ended(self) -> None:
+        while self._runs():  # noqa: ASYNC110 - the watcher has no promise to give for a pod
+            await asyncio.sleep(_LOOK)
+
+    def _runs(self) -> bool:
+        return self.alive and bool(self._watcher.related(self._key).pods)
+
+    async def problem_of(self, proof: Proof) -> str:
+        """Files of a training can't be seen from here: its own digest, made from what it read back, is the proof."""
+        return ""
+
+    async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
+        facts, type_ = self._facts, request.action.type
+        if facts is None:
+            return "NoJob", "there is no such job any more"
+        if type_ is ActionType.CHECKPOINT:
+            return None
+        if type_ is ActionType.SUSPEND and facts.phase is JobPhase.SUSPENDED:
+            return "AlreadySuspended", "the job is suspended already"
+        if type_ is ActionType.DELETE:
+            owner = _controller(self._watcher.trainjobs.objects.get(self._key))
+            if owner:
+                return (
+                    "Owned",
+                    f"it belongs to {owner}, which would only make it again; delete that, or suspend the job",
+                )
+        everyone = sum(each.gpus for each in self._watcher.facts.values() if each.phase is JobPhase.RUNNING)
+        return self._brakes.objection(facts.gpus, everyone, time.time())
+
+    async def end(self, request: ActionRequest, *, proof: Proof | None) -> None:
+        facts = self._facts
+        self._brakes.ended(request.action.id, facts.gpus if facts is not None else 0, time.time())
+        if request.action.type is ActionType.DELETE:
+            await self._delete()
+        else:
+            await self._suspend()
+
+    async def _suspend(self) -> None:
+        """Ask for the suspension where it lasts, and wait until the pods are gone."""
+        workload = self._watcher.related(self._key).workload
+        if workload is not None:
+            await self._patch(
+                Workload, str(workload["metadata"]["name"]), {"active": False}, str(workload["metadata"]["uid"])
+            )
+        else:
+            await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
+        grace = await self._wait_gone()
+        if grace is not None and workload is not None:
+            # Kueue's own update of the job can be refused for ever; with its Workload inactive it leaves ours alone.
+            await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
+            grace = await self._wait_gone()
+        if grace is not None:
+            raise NotDoneError("PodsRemain", f"it was asked for, but pods are still there after {grace:g} s")
+
+    async def _delete(self) -> None:
+        async def delete() -> None:
+            inner: Any = self._client._client  # its own `delete` has no room for preconditions
+            asked = inner.prepare_request(
+                "delete",
+                TrainJob,
+                None,
+                self._key[1],
+                self._key[0],
+                params={"propagationPolicy": CascadeType.BACKGROUND.value},
+            )
+            asked.data = {"preconditions": {"uid": self._uid}}
+            inner.raise_for_status(await inner.send(inner.build_adapter_request(asked)))
+
+        try:
+            await self._tried(delete)
+        except ApiError as error:
+            if error.status.code == _NOT_FOUND:
+                return
+            raise
+        if (grace := await self._wait_gone()) is not None:
+            raise NotDoneError("PodsRemain", f"it was deleted, but pods are still there after {grace:g} s")
+
+    async def _patch(self, kind: type[Any], name: str, spec: Object, uid: str) -> None:
+        """Merge-patch these fields alone, of the object with this UID alone."""
+
+        async def patch() -> None:
+            client: Any = self._client
+            body = {"metadata": {"uid": uid}, "spec": spec}
+            await client.patch(kind, name, body, namespace=self._key[0], patch_type=PatchType.MERGE)
+
+        await self._tried(patch)
+
+    async def _tried(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write, and again when the API server can't take it now.
+
+        Raises:
+            NotDoneError: It was refused.
+        """
+        wait = 0.5
+        for attempt in range(_TRIES):
+            try:
+                await write()
+                return  # noqa: TRY300 - what follows is for another try
+            except ApiError as error:
+                code = error.status.code or 0
+                if code == _CONFLICT and "UID" in (error.status.message or ""):
+                    raise NotDoneError("NoJob", "another job has its name now", refused=True) from error
+                if code == _NOT_FOUND:
+                    raise
+                if (code not in (_CONFLICT, 429) and code < 500) or attempt == _TRIES - 1:
+                    raise NotDoneError("ApiRefused", f"the API server refused it: {error.status.message}") from error
+                log.info("a write will be tried again job=%s reason=%s", "/".join(self._key), error.status.message)
+            except (HTTPError, OSError) as error:
+                if attempt == _TRIES - 1:
+                    raise NotDoneError("ApiAway", f"the API server can't be reached: {type(error).__name__}") from error
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 15.0)
+
+    async def _wait_gone(self) -> float | None:
+        """Wait until no pod of the training is there; gives the seconds waited when some are still."""
+        began = time.monotonic()
+        patience = _BEYOND_GRACE
+        client: Any = self._client
+        while True:
+            try:
+                pods = [pod async for pod in client.list(Pod, namespace=self._key[0], labels={_JOBSET: self._key[1]})]
+            except (ApiError, HTTPError, OSError):
+                pods = None
+            if pods is not None:
+                left = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+                if not left and not trainer_pods(pods):
+                    return None
+                graces = (int(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in left)
+                patience = max([patience, *(grace + _BEYOND_GRACE for grace in graces)])
+            waited = time.monotonic() - began
+            if waited > patience:
+                return waited
+            await asyncio.sleep(_LOOK)
+
+
+def _controller(item: Object | None) -> str:
+    owners = ((item or {}).get("metadata") or {}).get("ownerReferences") or ()
+    return next((f"{each['kind']} {each['name']}" for each in owners if each.get("controller")), "")

@@ -1,0 +1,279 @@
+"""Keeps one TrainingRun per TrainJob, and takes what people answer in its annotations."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from httpx2 import HTTPError
+from lightkube import ApiError, AsyncClient
+from lightkube.types import PatchType
+from pydantic import ValidationError
+
+from trainwarden.controller.bus import Bus, Entry, Reading
+from trainwarden.controller.cancelling import end_all
+from trainwarden.controller.cluster.reflector import Key, Object, Reflector
+from trainwarden.controller.cluster.resources import TrainingRun
+from trainwarden.controller.cluster.resuming import resume
+from trainwarden.controller.cluster.run_status import status_of_run
+from trainwarden.controller.cluster.watching import Watcher
+from trainwarden.controller.payloads import decode
+from trainwarden.controller.publishing import publish_result
+from trainwarden.controller.status import RunStatus
+from trainwarden.policies.decision import ActionResult, ActionState
+from trainwarden.policies.facts import JobPhase, RunFacts
+from trainwarden.policies.training_run import APPROVE, DENY, RESUME, TrainingRunStatus
+
+__all__ = ["ANSWERED_BY", "TrainingRuns"]
+
+log = logging.getLogger(__name__)
+
+ANSWERED_BY = "trainwarden.dev/answered-by"
+"""Annotation that admission writes: who has set an answer."""
+_EVERY = 10.0  # seconds between two writes of one run without a decision
+_TICK = 0.2
+_AT_ONCE = 16  # writes under way
+_FIELD_MANAGER = "trainwarden"
+_CONFLICT, _NOT_FOUND = 409, 404
+
+
+class TrainingRuns:
+    """Writes the TrainingRuns of all jobs that the watcher knows.
+
+    Args:
+        client: With which it reads and writes.
+        bus: Where states and results are read, and answers are told.
+        watcher: That knows the jobs.
+    """
+
+    def __init__(self, client: AsyncClient, bus: Bus, watcher: Watcher) -> None:
+        self._client: Any = client
+        self._bus, self._watcher = bus, watcher
+        self._runs = Reflector(client, TrainingRun, self._run_changed)
+        self._states: dict[Key, RunStatus] = {}
+        self._suspended_by: dict[Key, tuple[str, datetime]] = {}
+        self._due: dict[Key, float] = {}  # monotonic seconds at which a run is to be written
+        self._written: dict[Key, tuple[float, TrainingRunStatus]] = {}
+        self._answers: asyncio.Queue[tuple[Key, Object]] = asyncio.Queue()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self.writes = 0
+
+    def facts_changed(self, facts: RunFacts) -> None:
+        """Take newer facts of a job."""
+        key = (facts.namespace, facts.job)
+        if facts.phase is JobPhase.RUNNING:
+            self._suspended_by.pop(key, None)
+        written = self._written.get(key)
+        at_once = written is None or written[1].state != facts.phase.value or written[1].attempt != facts.attempt
+        self._schedule(key, at_once=at_once)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        results = Reading(self._bus, "TW_RESULTS", take=self._take_result)
+        states = Reading(self._bus, "TW_STATE", take=self._take_state, newest_only=True)
+        tasks = [asyncio.create_task(self._runs.run())]
+        try:
+            await self._runs.synced.wait()
+            for reading in (results, states):
+                tasks.append(asyncio.create_task(reading.run()))
+                await reading.caught_up.wait()
+            tasks += [asyncio.create_task(self._write()), asyncio.create_task(self._answer())]
+            await asyncio.gather(*tasks)
+        finally:
+            await end_all(tasks)
+
+    # ------------------------------------------------------------------ what comes in
+
+    def _take_state(self, entry: Entry) -> None:
+        try:
+            state = decode(entry.data, RunStatus)
+        except msgspec.DecodeError as error:
+            log.error("a state can't be read subject=%s reason=%s", entry.subject, error)
+            return
+        key = (state.run.namespace, state.run.job)
+        before = self._states.get(key)
+        self._states[key] = state
+        self._schedule(key, at_once=before is None or _decided(before) != _decided(state))
+
+    def _take_result(self, entry: Entry) -> None:
+        try:
+            result = decode(entry.data, ActionResult)
+        except msgspec.DecodeError:
+            return
+        key = (result.namespace, result.job)
+        if result.state is ActionState.DONE and result.reason == "Suspended":
+            known = self._status(key)
+            if known is None or known.time is None or result.time > known.time or known.suspended_by:
+                self._suspended_by[key] = (result.action_id, result.time)
+                self._schedule(key, at_once=True)
+
+    def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            self._written.pop(key, None)
+            if key in self._watcher.trainjobs.objects:
+                self._schedule(key, at_once=True)
+            return
+        annotations = new["metadata"].get("annotations") or {}
+        if any(name in annotations for name in (APPROVE, DENY, RESUME)):
+            self._answers.put_nowait((key, new))
+
+    def _schedule(self, key: Key, *, at_once: bool) -> None:
+        now = time.monotonic()
+        last = self._written[key][0] if key in self._written else now - _EVERY
+        at = now if at_once else max(now, last + _EVERY)
+        self._due[key] = min(self._due.get(key, at), at)
+
+    # ------------------------------------------------------------------ what goes out
+
+    async def _write(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            now = time.monotonic()
+            due = [key for key, at in self._due.items() if at <= now]
+            for key in due:
+                del self._due[key]
+            await asyncio.gather(*(self._write_one(key) for key in due))
+
+    async def _write_one(self, key: Key) -> None:
+        facts = self._watcher.facts.get(key)
+        trainjob = self._watcher.trainjobs.objects.get(key)
+        if facts is None or trainjob is None or trainjob["metadata"]["uid"] != facts.uid:
+            self._states.pop(key, None)
+            self._written.pop(key, None)
+            return
+        async with self._places:
+            try:
+                await self._put(key, facts)
+            except ApiError as error:
+                if error.status.code != _NOT_FOUND:  # else the job has just been deleted
+                    log.warning("a TrainingRun can't be written run=%s reason=%s", "/".join(key), error)
+                    self._due.setdefault(key, time.monotonic() + 5.0)
+            except (HTTPError, OSError) as error:
+                log.info("a TrainingRun is written later run=%s reason=%s", "/".join(key), type(error).__name__)
+                self._due.setdefault(key, time.monotonic() + 2.0)
+
+    async def _put(self, key: Key, facts: RunFacts) -> None:
+        old = self._written[key][1] if key in self._written else self._status(key)
+        suspended_by = self._suspended_by.get(key, ("", None))[0]
+        if not suspended_by and old is not None and facts.phase in (JobPhase.SUSPENDED, JobPhase.QUEUED):
+            suspended_by = old.suspended_by
+        status = status_of_run(facts, self._states.get(key), old, datetime.now(UTC), suspended_by=suspended_by)
+        known = self._runs.objects.get(key)
+        if known is not None and known["spec"].get("uid") != facts.uid:
+            await self._client.delete(TrainingRun, key[1], namespace=key[0])  # of an earlier job of the same name
+            known = None
+        if known is None:
+            await self._create(key, facts)
+        elif old is not None and old.model_copy(update={"time": status.time}) == status:
+            return
+        body = {"status": status.model_dump(mode="json", by_alias=True)}
+        await self._client.patch(
+            TrainingRun.Status,
+            key[1],
+            body,
+            namespace=key[0],
+            patch_type=PatchType.MERGE,
+            field_manager=_FIELD_MANAGER,
+        )
+        self.writes += 1
+        self._written[key] = (time.monotonic(), status)
+
+    async def _create(self, key: Key, facts: RunFacts) -> None:
+        owner = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "name": facts.job,
+            "uid": facts.uid,
+            "controller": False,
+            "blockOwnerDeletion": False,
+        }
+        kind: Any = TrainingRun
+        made = kind(
+            apiVersion="trainwarden.dev/v1alpha1",
+            kind="TrainingRun",
+            metadata={
+                "name": key[1],
+                "namespace": key[0],
+                "labels": dict(facts.labels),
+                "ownerReferences": [owner],
+            },
+            spec={"trainJob": facts.job, "uid": facts.uid},
+        )
+        try:
+            await self._client.create(made, namespace=key[0])
+        except ApiError as error:
+            if error.status.code != _CONFLICT:
+                raise
+
+    def _status(self, key: Key) -> TrainingRunStatus | None:
+        status = (self._runs.objects.get(key) or {}).get("status")
+        if not status:
+            return None
+        try:
+            return TrainingRunStatus.model_validate(status, strict=False)
+        except ValidationError:  # written by another version
+            return None
+
+    # ------------------------------------------------------------------ what people answer
+
+    async def _answer(self) -> None:
+        while True:
+            key, run = await self._answers.get()
+            annotations = run["metadata"].get("annotations") or {}
+            who = annotations.get(ANSWERED_BY, "somebody")
+            try:
+                for name, reason in ((APPROVE, "Approved"), (DENY, "Denied")):
+                    if name in annotations:
+                        await self._tell_answer(key, str(annotations[name]), reason, who)
+                if RESUME in annotations:
+                    await self._resume(key, who)
+                gone = dict.fromkeys((APPROVE, DENY, RESUME))
+                await self._client.patch(
+                    TrainingRun,
+                    key[1],
+                    {"metadata": {"annotations": gone}},
+                    namespace=key[0],
+                    patch_type=PatchType.MERGE,
+                )
+            except (ApiError, HTTPError, OSError) as error:
+                log.warning("an answer can't be taken now, will retry run=%s reason=%s", "/".join(key), error)
+                await asyncio.sleep(2)
+                if key in self._runs.objects:
+                    self._answers.put_nowait((key, self._runs.objects[key]))
+
+    async def _tell_answer(self, key: Key, action_id: str, reason: str, who: str) -> None:
+        result = ActionResult(
+            action_id=action_id,
+            namespace=key[0],
+            job=key[1],
+            state=ActionState.WAITING,
+            reason=reason,
+            message=f"{reason.lower()} by {who}",
+            time=datetime.now(UTC),
+        )
+        await publish_result(self._bus, result)
+        log.info("answered run=%s action=%s answer=%s by=%s", "/".join(key), action_id, reason, who)
+
+    async def _resume(self, key: Key, who: str) -> None:
+        trainjob, status = self._watcher.trainjobs.objects.get(key), self._status(key)
+        ours = key in self._suspended_by or (status is not None and bool(status.suspended_by))
+        if trainjob is None or not ours:
+            log.warning("not resumed, since we have not suspended it run=%s by=%s", "/".join(key), who)
+            return
+        told = await resume(self._client, trainjob, self._watcher.related(key).workload)
+        log.info("resume was asked for run=%s by=%s: %s", "/".join(key), who, told)
+
+
+def _decided(state: RunStatus) -> object:
+    """What makes a status urgent when it changes."""
+    return (
+        state.problems,
+        [
+            (rule.policy, rule.rule, rule.verdict, [(step.state, step.reason) for step in rule.steps])
+            for rule in state.rules
+        ],
+    )
