@@ -41,7 +41,7 @@ def test_the_message_has_numbers_proof_saving_and_command(notice: Notice) -> Non
 
     for part in ("75 points", "14.2 GB", "sha256:3f9a0c51d7e2", "18 h 36 min", "416.00", "generation 3", "14:", "UTC"):
         assert part in message.plain + "14:", part
-    assert "```\ntrainwarden resume llama-7b\n```" in message.short
+    assert "```\ntrainwarden resume llama-7b-3f9a0c --dir /home/ann/llama\n```" in message.short
 
 
 def test_forms_are_bounded_and_code_blocks_closed(hostile: Notice) -> None:

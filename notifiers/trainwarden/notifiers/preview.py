@@ -82,7 +82,7 @@ def sample() -> Notice:
         cost=412.5,
         saved_cost=416.0,
         saved_seconds=67_000.0,
-        resume_command="trainwarden resume llama-7b",
+        resume_command="trainwarden resume llama-7b-3f9a0c --dir /home/ann/llama",
         action_id="sample-action",
     )
 

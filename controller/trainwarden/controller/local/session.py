@@ -25,7 +25,7 @@ from trainwarden.controller.local.display import Display
 from trainwarden.controller.local.job import JobStartError
 from trainwarden.controller.local.server import LocalServer, ServerError
 from trainwarden.controller.local.target import LocalTarget
-from trainwarden.controller.local.workspace import RunFolder, RunRecord
+from trainwarden.controller.local.workspace import RecordState, RunFolder, RunRecord
 from trainwarden.controller.notifier_role import NotifierRole
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_policy
@@ -76,6 +76,7 @@ class Ending:
     seconds: float = 0.0
     saved_seconds: float | None = None  # of training that will not be run, as people were told
     saved_cost: float | None = None
+    resume_command: str = ""
 
 
 class Session:
@@ -87,7 +88,7 @@ class Session:
         self._folder, self._record, self._policies, self._options = folder, record, policies, options
         self._display = display
         self._log = DecisionLog(options.decision_log)
-        self._ending = Ending(ExitCode.DONE, record, self._log)
+        self._ending = Ending(ExitCode.DONE, record, self._log, resume_command=folder.resume_command(record))
         self._target: LocalTarget | None = None
         self._storing = True
         self._began = time.time()
@@ -236,7 +237,7 @@ class Session:
         what = "can't be executed" if found else "was not found"
         command = self._record.command[0]
         self._problem(f"the command {command!r} {what}: {error.strerror}")
-        self._record.state = "failed"
+        self._record.state = RecordState.FAILED
         with contextlib.suppress(OSError):
             self._folder.save(self._record)
 

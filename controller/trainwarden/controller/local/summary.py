@@ -33,8 +33,8 @@ def summary(ending: Ending) -> list[str]:
     lines += _saved(ending)
     for target, state, reason in ending.deliveries:
         lines.append(f"told     {target}" if state == "delivered" else f"not told {target}: {reason}")
-    if record.state == "suspended" or (record.state in ("interrupted", "failed") and record.checkpoint is not None):
-        lines.append(f"resume   trainwarden resume {record.name}-{record.id}")
+    if record.resumable:
+        lines.append(f"resume   {ending.resume_command}")
     lines += [f"problem  {problem}" for problem in ending.problems]
     return lines
 

@@ -17,7 +17,7 @@ from trainwarden.controller.bus import Bus, BusError
 from trainwarden.controller.local.checkpoint import problem_of_checkpoint
 from trainwarden.controller.local.job import Job
 from trainwarden.controller.local.server import LocalServer
-from trainwarden.controller.local.workspace import RunFolder, RunRecord
+from trainwarden.controller.local.workspace import RecordState, RunFolder, RunRecord
 from trainwarden.controller.publishing import publish_facts
 from trainwarden.policies.decision import ActionRequest, ActionType, Proof, RunRef
 from trainwarden.policies.facts import JobPhase, RunFacts
@@ -27,7 +27,11 @@ __all__ = ["LocalTarget"]
 
 log = logging.getLogger(__name__)
 
-_STATES = {ActionType.SUSPEND: "suspended", ActionType.STOP: "stopped", ActionType.DELETE: "deleted"}
+_STATES = {
+    ActionType.SUSPEND: RecordState.SUSPENDED,
+    ActionType.STOP: RecordState.STOPPED,
+    ActionType.DELETE: RecordState.DELETED,
+}
 _PHASES = {
     ActionType.SUSPEND: JobPhase.SUSPENDED,
     ActionType.STOP: JobPhase.FAILED,
@@ -77,7 +81,7 @@ class LocalTarget:
 
     @property
     def resume_command(self) -> str:
-        return f"trainwarden resume {self.record.name}-{self.record.id}"
+        return self.folder.resume_command(self.record)
 
     def if_meant(self, run: RunRef) -> LocalTarget | None:
         """This job, when it is the one that a decision is about."""
@@ -109,7 +113,7 @@ class LocalTarget:
             environment.setdefault("PYTHONUNBUFFERED", "1")
         self._job = await Job.start(record.command, environment=environment, folder=Path(record.folder), output=output)
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
-        record.state, record.reason = "running", ""
+        record.state, record.reason = RecordState.RUNNING, ""
         self.keep()
         await self.tell(JobPhase.RUNNING)
 
@@ -207,8 +211,9 @@ class LocalTarget:
         if self.ended_by is not None:
             phase = _PHASES[self.ended_by]
         elif code == 0 and not self.interrupted:
-            phase, record.state = JobPhase.COMPLETE, "complete"
+            phase, record.state = JobPhase.COMPLETE, RecordState.COMPLETE
         else:
-            phase, record.state = JobPhase.FAILED, "interrupted" if self.interrupted else "failed"
+            phase = JobPhase.FAILED
+            record.state = RecordState.INTERRUPTED if self.interrupted else RecordState.FAILED
         self.keep()
         await self.tell(phase)

@@ -7,9 +7,11 @@ import fcntl
 import os
 import re
 import secrets
+import shlex
 import shutil
 import tempfile
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,26 @@ import msgspec
 
 from trainwarden.policies.decision import Proof
 
-__all__ = ["RunFolder", "RunRecord", "Workspace", "WorkspaceError", "job_name"]
+__all__ = ["RecordState", "RunFolder", "RunRecord", "Workspace", "WorkspaceError", "job_name"]
 
-_KEPT = 20  # finished runs
+_KEPT = 20  # runs that can't be resumed
+_HOME = ".trainwarden"
 
 
 class WorkspaceError(Exception):
     """A run's folder can't be used; the text says which, why, and what would help."""
+
+
+class RecordState(StrEnum):
+    """How a run stands, or ended."""
+
+    RUNNING = "running"  # or it was, when its trainwarden was lost
+    SUSPENDED = "suspended"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
 
 
 class RunRecord(msgspec.Struct, rename="camel"):
@@ -44,9 +59,16 @@ class RunRecord(msgspec.Struct, rename="camel"):
     running_seconds: float = 0.0
     notify_file: str = ""  # `resume` reads it again; addresses themselves are never kept
     log: str = ""
-    state: str = "running"  # running, suspended, stopped, deleted, complete, failed, interrupted
+    state: RecordState = RecordState.RUNNING
     checkpoint: Proof | None = None
     reason: str = ""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether `resume` takes it: suspended, or ended before its time with a complete checkpoint."""
+        if self.state is RecordState.SUSPENDED:
+            return True
+        return self.checkpoint is not None and self.state not in (RecordState.COMPLETE, RecordState.DELETED)
 
 
 class RunFolder:
@@ -63,6 +85,12 @@ class RunFolder:
     @property
     def nats(self) -> Path:
         return self.path / "nats"
+
+    def resume_command(self, record: RunRecord) -> str:
+        """What a person types, in any folder, to go on with the run."""
+        home = self.path.parent.parent
+        place = home.parent if home.name == _HOME else home
+        return f"trainwarden resume {record.name}-{record.id} --dir {shlex.quote(str(place.absolute()))}"
 
     def acquire(self) -> None:
         """Take the run for this process.
@@ -122,11 +150,18 @@ class RunFolder:
 
 
 class Workspace:
-    """All runs of one folder."""
+    """All runs of one folder.
 
-    def __init__(self, home: Path | None = None) -> None:
+    Args:
+        place: The folder that runs were started in, or a TRAINWARDEN_HOME; without it the one of now.
+    """
+
+    def __init__(self, place: Path | None = None) -> None:
         given = os.environ.get("TRAINWARDEN_HOME")
-        self.home = home or (Path(given) if given else Path.cwd() / ".trainwarden")
+        if place is not None:
+            self.home = place / _HOME if (place / _HOME / "runs").is_dir() else place
+        else:
+            self.home = Path(given) if given else Path.cwd() / _HOME
 
     def create(self, name: str, **fields: Any) -> tuple[RunFolder, RunRecord]:
         """Make a folder for a new run, and take it.
@@ -168,15 +203,17 @@ class Workspace:
                 runs.append((folder, folder.load()))
         runs.sort(key=lambda each: each[1].created_at)
         names = [f"{record.name}-{record.id} ({_state(folder, record)})" for folder, record in runs]
-        shown = f"known are {', '.join(names[-8:])}" if names else f"{self.home} has no runs yet"
+        elsewhere = "runs belong to the folder that they were started in: give that one with --dir"
+        shown = f"known are {', '.join(names[-8:])}; other {elsewhere}" if names else elsewhere
         if wanted is None:
-            fitting = [each for each in runs if each[1].state == "suspended"]
+            fitting = [each for each in runs if each[1].state is RecordState.SUSPENDED]
             if not fitting:
-                raise WorkspaceError(f"no suspended run here; {f'name one to resume it: {shown}' if names else shown}")
+                remedy = f"name one to resume it: {shown}" if names else shown
+                raise WorkspaceError(f"no suspended run in {self.home}; {remedy}")
         else:
             fitting = [each for each in runs if wanted in (each[1].name, f"{each[1].name}-{each[1].id}", each[1].id)]
             if not fitting:
-                raise WorkspaceError(f"no run {wanted!r} here; {shown}")
+                raise WorkspaceError(f"no run {wanted!r} in {self.home}; {shown}")
         folder, _ = fitting[-1]
         folder.acquire()
         return folder, folder.load()
@@ -187,15 +224,16 @@ class Workspace:
         for path in (self.home / "runs").glob("*/run.json"):
             with contextlib.suppress(WorkspaceError, OSError):
                 folder = RunFolder(path.parent)
-                if folder.load().state != "suspended" and not folder.held():
+                if not folder.load().resumable and not folder.held():
                     old.append((path.stat().st_mtime, folder.path))
         for _, path in sorted(old)[:-_KEPT]:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _state(folder: RunFolder, record: RunRecord) -> str:
+def _state(folder: RunFolder, record: RunRecord) -> RecordState:
     """The state for a person: a run that nobody works on any more does not run."""
-    return "interrupted" if record.state == "running" and not folder.held() else record.state
+    lost = record.state is RecordState.RUNNING and not folder.held()
+    return RecordState.INTERRUPTED if lost else record.state
 
 
 def job_name(command: list[str]) -> str:
