@@ -10,6 +10,7 @@ from tools.cluster.control_plane import ControlPlane
 from tools.cluster.managers import Managers
 from tools.cluster.node import ADDRESS, Node, remove
 from tools.cluster.processes import Processes
+from tools.cluster.product import Product
 
 __all__ = ["Cluster", "stop"]
 
@@ -32,11 +33,12 @@ class Cluster:
         self.plane = ControlPlane(folder, programs, self.processes, address=ADDRESS if node else "")
         self.node = Node(self.plane, programs, self.processes) if node else None
         self.managers = Managers(self.plane, programs, self.processes, trainer=trainer)
+        self.product = Product(self.plane, self.processes, address=ADDRESS if node else "127.0.0.1")
         self._kueue = kueue
         self.kubectl = self.plane.kubectl
 
-    def up(self) -> None:
-        """Start everything.
+    def up(self, *, product: bool = True) -> None:
+        """Start everything; without `product` trainwarden is not started.
 
         Raises:
             ClusterError: A part does not come up; `down` is still to be called.
@@ -47,6 +49,8 @@ class Cluster:
         self.managers.start(kueue=self._kueue)
         if self.node is not None:
             self.node.start()
+        if product:
+            self.product.start()
 
     def down(self) -> None:
         """Stop everything and remove the folder."""

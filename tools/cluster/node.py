@@ -58,6 +58,7 @@ class Node:
 
     def network(self) -> None:
         """Make the bridge; the API server is told its address, so this comes first."""
+        self._folder.mkdir()
         _ip("link", "add", BRIDGE, "type", "bridge")
         _ip("address", "add", f"{ADDRESS}/24", "dev", BRIDGE)
         _ip("link", "set", BRIDGE, "up")
@@ -68,7 +69,6 @@ class Node:
         Raises:
             ClusterError: A part does not come up.
         """
-        self._folder.mkdir()
         self._start_containerd()
         self._start_kubelet()
         self._start_scheduler_and_proxy()
@@ -248,9 +248,7 @@ def remove(folder: Path, processes: Processes) -> None:
     """
     node = folder / "node"
     if not node.exists():
-        if _has_bridge() and not processes.alive("kubelet"):
-            _ip("link", "delete", BRIDGE, check=False)
-        return
+        return  # this cluster has none; the bridge is another's
     processes.stop("kubelet")
     spaces = _network_spaces(node)
     _end_containers(node)

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import kopf
 import msgspec
-from lightkube import AsyncClient, KubeConfig
+from lightkube import ApiError, AsyncClient, KubeConfig
 
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
@@ -110,7 +110,7 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
     policies.register(registry)
     channels = ChannelKinds(client, bus)
     channels.register(registry)
-    await policies.withdraw_missing(client)
+    await _withdraw_missing(policies, client)
     tasks = [
         asyncio.create_task(watcher.run()),
         asyncio.create_task(channels.run()),
@@ -129,6 +129,21 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
         await asyncio.gather(*tasks)
     finally:
         await end_all(tasks)
+
+
+async def _withdraw_missing(policies: PolicyKinds, client: AsyncClient) -> None:
+    """Wait until policies can be read: the CRDs may be installed later, the API server may be away."""
+    told = ""
+    while True:
+        try:
+            await policies.withdraw_missing(client)
+        except (ApiError, httpx2.HTTPError, OSError) as error:
+            if str(error) != told:
+                log.warning("policies can't be read, will retry; are the CRDs installed? reason=%s", error)
+                told = str(error)
+            await asyncio.sleep(1)
+        else:
+            return
 
 
 async def _count(bus: Bus, brakes: Brakes, watcher: Watcher) -> None:
