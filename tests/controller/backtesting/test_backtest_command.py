@@ -73,7 +73,9 @@ def call(*arguments: object, code: int = 0) -> Result:
 
 def test_json_tells_what_fired_and_what_it_was_worth(policy: Path, history: Path) -> None:
     found = json.loads(
-        call("--policy", policy, "--format", "json", "--gpus", 8, "--price-per-gpu-hour", 3, history).stdout
+        call(
+            "--policy", policy, "--every-report", "--format", "json", "--gpus", 8, "--price-per-gpu-hour", 3, history
+        ).stdout
     )
 
     assert list(found) == ["runs", "totals"]
@@ -106,7 +108,7 @@ def test_two_processes_find_the_same_as_one(policy: Path, history: Path) -> None
 
 
 def test_the_table_names_wrong_stops_first(policy: Path, history: Path) -> None:
-    text = call("--policy", policy, history).stdout
+    text = call("--policy", policy, "--every-report", history).stdout
 
     assert text.index("wrong stop") < text.index("right stop")
     assert re.search(r"late\s+flat\s+plateau\s+loss\s+199 of 349", text)
@@ -178,7 +180,7 @@ def test_a_plan_may_be_given_where_the_history_has_none(policy: Path, history: P
     policy.write_text(POLICY.replace('stepsSinceBest("loss") >= 100', "progress.percent >= 50.0"))
 
     def steps(*more: str) -> list[int]:
-        found = json.loads(call("--policy", policy, "--format", "json", *more, history).stdout)
+        found = json.loads(call("--policy", policy, "--every-report", "--format", "json", *more, history).stdout)
         return [run["firings"][0]["step"] for run in found["runs"] if run["firings"]]
 
     assert steps() == [200]  # of nonFinite alone
