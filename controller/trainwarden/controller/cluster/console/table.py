@@ -1,0 +1,195 @@
+"""The table of `trainwarden jobs`. Pure: the same runs, time and width, the same table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from trainwarden.controller.cluster.console.reading import (
+    Object,
+    ago,
+    items,
+    moment,
+    number,
+    percent,
+    status_of,
+    text,
+)
+from trainwarden.policies.expressions.functions import human_number
+
+__all__ = ["Look", "alerts_of", "bar", "jobs_table"]
+
+_CELLS = 12  # of a progress bar
+_COLOURS = {
+    "Running": "green",
+    "Pending": "cyan",
+    "Queued": "cyan",
+    "Suspended": "yellow",
+    "Complete": "blue",
+    "Failed": "bold red",
+    "Deleting": "red",
+}
+_LOUD = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How much a terminal can show."""
+
+    width: int
+    blocks: bool = True
+    """It knows block characters; else bars are of plain ones."""
+    wide: bool = False
+    """All columns were asked for, whatever the width."""
+    namespaces: bool = False
+    """Runs of several namespaces are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    cell: Callable[[Object, datetime, Look], Text | str]
+    right: bool = False
+    from_width: int = 0  # left out on narrower terminals
+    wide: bool = False  # only when all were asked for
+
+
+def jobs_table(runs: Sequence[Object], now: datetime, look: Look) -> Table:
+    """One line for each run.
+
+    Args:
+        runs: TrainingRuns, in the order in which they are shown.
+        now: The time, for ages.
+        look: What the terminal can show.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_edge=False, header_style="bold")
+    columns = [column for column in _COLUMNS if _shown(column, look)]
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis")
+    for run in runs:
+        table.add_row(*(column.cell(run, now, look) for column in columns))
+    return table
+
+
+def bar(share: float | None, colour: str, *, blocks: bool) -> Text:
+    """A progress bar with its number; dots while the share is unknown."""
+    full, empty, unknown = ("█", "░", "·") if blocks else ("#", "-", ".")
+    if share is None:
+        return Text(unknown * _CELLS + "    ?", style="dim")
+    done = min(_CELLS, int(share / 100 * _CELLS + 0.5))
+    if done == _CELLS and share < 100:
+        done -= 1  # full is only what is done
+    drawn = Text(full * done, style=colour)
+    drawn.append(empty * (_CELLS - done), style="dim")
+    return drawn.append(f" {int(share):3d}%", style="default")
+
+
+def alerts_of(run: Object, now: datetime) -> list[tuple[str, str]]:
+    """What asks for a person's eye, most urgent first: text and colour."""
+    status = status_of(run)
+    waiting, firing, pending = [], [], []
+    for rule in items(status, "rules"):
+        name, loud = text(rule, "rule"), _LOUD.get(text(rule, "severity"), "yellow")
+        for action in items(rule, "actions"):
+            if text(action, "state") == "Waiting" and text(action, "reason") == "Approval":
+                waiting.append((f"{text(action, 'type')} needs approval", "bold magenta"))
+            elif text(action, "state") == "Failed":
+                waiting.append((f"{text(action, 'type')} failed", "bold red"))
+        if text(rule, "verdict") == "Firing":
+            mode = " (Audit)" if text(rule, "mode") == "Audit" else ""
+            firing.append((f"{name} firing {ago(moment(rule, 'since'), now)}".rstrip() + mode, loud))
+        elif text(rule, "verdict") == "Pending":
+            pending.append((f"{name} pending", "dim"))
+    problems = [("policy can't be used", "red")] if status.get("problems") else []
+    return waiting + firing + problems + pending
+
+
+def _shown(column: _Column, look: Look) -> bool:
+    if column.title == "NAMESPACE":
+        return look.namespaces
+    return look.wide or (not column.wide and look.width >= column.from_width)
+
+
+def _progress(run: Object, _: datetime, look: Look) -> Text:
+    status = status_of(run)
+    state = text(status, "state")
+    share = percent(status)
+    return bar(share, _COLOURS.get(state, "green"), blocks=look.blocks)
+
+
+def _step(run: Object, _: datetime, __: Look) -> str:
+    step, total = number(status_of(run), "step"), number(status_of(run), "totalSteps")
+    if step is None:
+        return ""
+    return f"{step:.0f}/{total:.0f}" if total is not None else f"{step:.0f}"
+
+
+def _eta(run: Object, _: datetime, look: Look) -> str:
+    status = status_of(run)
+    eta, low, high = text(status, "eta"), text(status, "etaLow"), text(status, "etaHigh")
+    return f"{eta} ({low} to {high})" if eta and low and high and look.wide else eta
+
+
+def _state(run: Object, _: datetime, look: Look) -> Text:
+    status = status_of(run)
+    state = text(status, "state") or "Unknown"
+    cell = Text(state, style=_COLOURS.get(state, ""))
+    if text(status, "suspendedBy") and state in ("Suspended", "Queued"):
+        cell.append(" by policy" if look.width >= 100 or look.wide else " *", style="yellow")
+    return cell
+
+
+def _alerts(run: Object, now: datetime, _: Look) -> Text:
+    alerts = alerts_of(run, now)
+    if not alerts:
+        return Text()
+    first, colour = alerts[0]
+    cell = Text(first, style=colour)
+    return cell.append(f" +{len(alerts) - 1}", style="dim") if len(alerts) > 1 else cell
+
+
+def _age(run: Object, now: datetime, _: Look) -> str:
+    return ago(moment(run["metadata"], "creationTimestamp"), now)
+
+
+def _checkpoint(run: Object, _: datetime, __: Look) -> str:
+    checkpoint = status_of(run).get("checkpoint") or {}
+    step = number(checkpoint, "step")
+    return f"step {step:.0f}" if step is not None else ""
+
+
+def _amount(name: str) -> Callable[[Object, datetime, Look], str]:
+    def cell(run: Object, _: datetime, __: Look) -> str:
+        value = number(status_of(run), name)
+        return human_number(float(value)) if value is not None else ""
+
+    return cell
+
+
+def _words(name: str) -> Callable[[Object, datetime, Look], str]:
+    return lambda run, _, __: text(status_of(run), name)
+
+
+_COLUMNS = (
+    _Column("NAMESPACE", lambda run, _, __: text(run["metadata"], "namespace")),
+    _Column("NAME", lambda run, _, __: text(run["metadata"], "name")),
+    _Column("PROGRESS", _progress),
+    _Column("STEP", _step, right=True, from_width=110),
+    _Column("ETA", _eta, right=True),
+    _Column("LOSS", _words("loss"), right=True),
+    _Column("STATE", _state),
+    _Column("GPUS", _amount("gpus"), right=True),
+    _Column("AGE", _age, right=True),
+    _Column("STEPS/S", _amount("stepsPerSecond"), right=True, wide=True),
+    _Column("GPU-HOURS", _amount("gpuHours"), right=True, wide=True),
+    _Column("SAVED", _amount("savedGpuHours"), right=True, wide=True),
+    _Column("COST", _amount("cost"), right=True, wide=True),
+    _Column("CHECKPOINT", _checkpoint, wide=True),
+    _Column("SOURCE", _words("source"), wide=True),
+    _Column("ATTEMPT", _words("attempt"), wide=True),
+    _Column("ALERTS", _alerts, from_width=90),
+)
