@@ -120,6 +120,7 @@ def hostile(notice: Notice) -> Notice:
         notice,
         decision=decision,
         condition=bad,
+        because=f"its {bad} went flat",
         curve=msgspec.structs.replace(notice.curve, metric=bad),
         checkpoint=msgspec.structs.replace(notice.checkpoint, path=bad),
     )

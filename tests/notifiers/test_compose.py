@@ -17,6 +17,13 @@ def test_a_title_says_who_and_what(notice: Notice) -> None:
     assert compose(notice).title == "[Warning] team-a/llama-7b: suspended after its eval/loss went flat"
 
 
+def test_a_title_goes_by_the_reason_that_it_was_given_and_not_by_the_condition(notice: Notice) -> None:
+    given = msgspec.structs.replace(notice, condition='plateau("loss", 500) || nonFinite("loss")', because="")
+
+    assert compose(given).title == "[Warning] team-a/llama-7b: suspended after rule plateau fired"
+    assert compose(msgspec.structs.replace(given, because="it fell silent")).title.endswith("after it fell silent")
+
+
 def test_audit_says_what_would_have_been(notice: Notice) -> None:
     policy = msgspec.structs.replace(notice.decision.policy, mode=Mode.AUDIT)
     decision = msgspec.structs.replace(notice.decision, policy=policy)

@@ -56,7 +56,7 @@ def test_a_decision_says_what_it_was_made_from() -> None:
     decision = walk.report(3.5, 1, step=7).decisions[0]
 
     assert decision.reason == "ConditionHeld"
-    assert decision.message == "bad: metrics.loss is 3.5, progress.percent is 0.7"
+    assert decision.message == "metrics.loss is 3.5, progress.percent is 0.7"
     assert decision.evidence.values == {"metrics.loss": 3.5, "progress.percent": 0.7}
     assert decision.evidence.step == 7
     assert decision.evidence.known_since == moment(1)
@@ -71,7 +71,7 @@ def test_a_decision_says_the_rules_own_sentence() -> None:
 def test_a_sentence_without_a_value_is_replaced_by_the_values() -> None:
     walk = Walk([policy(f"{HIGH}\nmessage: '\"it costs \" + string(job.cost)'")])
 
-    assert walk.report(3, 1).decisions[0].message == "bad: metrics.loss is 3"
+    assert walk.report(3, 1).decisions[0].message == "metrics.loss is 3"
 
 
 def test_a_decision_lists_only_the_windows_that_its_own_rule_looked_at() -> None:
@@ -278,7 +278,7 @@ def test_a_job_that_has_ended_is_not_judged_any_more() -> None:
     judged = walk.look(31)
 
     assert told(judged) == ["Resolved", "Checkpoint Cancelled JobEnded", "Suspend Cancelled JobEnded"]
-    assert judged.decisions[0].message == "bad has ended: the job is Complete"
+    assert judged.decisions[0].message == "the job is Complete"
     assert judged.notices == []
     assert told(walk.look(500)) == []
 

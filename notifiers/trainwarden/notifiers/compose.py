@@ -23,18 +23,6 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLOURS = {Severity.INFO: "#0072b2", Severity.WARNING: "#b26a00", Severity.CRITICAL: "#b3261e"}
 
 _DONE = {"Suspend": "suspended", "Stop": "stopped", "Delete": "deleted", "Checkpoint": "checkpointed"}
-_BECAUSE = (  # a sign in the condition, and what it says of {metric}
-    (r"\bplateau\(", "its {metric} went flat"),
-    (r"\b(divergence|spike)\(", "its {metric} diverged"),
-    (r"\bnonFinite\(", "its {metric} was not finite"),
-    (r"\boverfitting\(", "it began to overfit"),
-    (r"\bthroughputDrop\(|\bstepsPerSecond\b", "it slowed down"),
-    (r"\bsinceStep\b", "its steps stood still"),
-    (r"\bsinceReport\b", "it fell silent"),
-    (r"\bcheckpoint\.age\b", "it went without a checkpoint"),
-    (r"\bprogress\.(eta\w*|finish)\b|\bjob\.deadline\b", "its end moved out of reach"),
-    (r"\bjob\.(cost|projectedCost|gpuHours)\b|\bbudget\.", "its cost passed a limit"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +101,7 @@ def _title(notice: Notice) -> str:
 
 
 def _headline(notice: Notice) -> str:
-    because = _because(notice)
+    because = say.line(notice.because, 120) or f"rule {notice.decision.rule} fired"
     if notice.decision.verdict is Verdict.RESOLVED:
         return f"rule {notice.decision.rule} no longer holds"
     acts = [outcome for outcome in notice.outcomes if outcome.action in _DONE]
@@ -125,13 +113,6 @@ def _headline(notice: Notice) -> str:
         if outcome.state in (ActionState.FAILED, ActionState.REFUSED):
             return f"could not be {_DONE[outcome.action]} after {because}"
     return because
-
-
-def _because(notice: Notice) -> str:
-    """Why, in words where the condition says one known thing, else by the rule's name."""
-    found = [words for sign, words in _BECAUSE if re.search(sign, notice.condition)]
-    metric = notice.curve.metric if notice.curve else "metric"
-    return found[0].format(metric=say.line(metric, 60)) if found else f"rule {notice.decision.rule} fired"
 
 
 def _facts(notice: Notice) -> Iterator[_Fact]:

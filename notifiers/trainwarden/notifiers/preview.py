@@ -59,6 +59,7 @@ def sample() -> Notice:
         decision=decision,
         channels=(),
         condition=condition,
+        because="its eval/loss went flat",
         curve=Curve(
             metric="eval/loss",
             steps=steps,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from trainwarden.policies.clauses import Clause, clauses_of
 from trainwarden.policies.decision import PolicyRef
 from trainwarden.policies.expressions.errors import ExpressionError
 from trainwarden.policies.expressions.protocol import CelEngine, Expression
@@ -31,6 +32,7 @@ class CompiledRule:
     variables: frozenset[str]  # that `when` and `message` read, and those that these read
     condition: str  # `when` and the variables it reads, as written: what an edit of the policy may change
     by_time: bool  # `when` may become true without a report
+    clauses: tuple[Clause, ...]  # of `when`
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,12 @@ def compile_policy(policy: Policy, engine: CelEngine) -> CompiledPolicy:
         when = compiled(rule.when, f"spec.rules[{index}].when", Type.BOOL)
         message = compiled(rule.message, f"spec.rules[{index}].message", Type.STRING) if rule.message else None
         if when is not None:
-            rules.append(_rule(rule, when, message, match, known))
+
+            def part(text: str, whole: Expression = when, field: str = f"spec.rules[{index}].when") -> Expression:
+                same = text == whole.source.strip()
+                return whole if same else engine.compile(text, field=field, result=Type.BOOL, variables=types)
+
+            rules.append(_rule(rule, when, message, match, known, clauses_of(rule.when, part)))
     if problems:
         raise PolicyInvalidError(problems)
     meta = policy.metadata
@@ -100,6 +107,7 @@ def _rule(
     message: Expression | None,
     match: Expression | None,
     variables: Mapping[str, Expression],
+    clauses: tuple[Clause, ...],
 ) -> CompiledRule:
     judged = _variables_in(when, variables)
     told = _variables_in(message, variables) if message is not None else frozenset()
@@ -111,6 +119,7 @@ def _rule(
         variables=judged | told,
         condition="\n".join([spec.when, *(f"{name}: {variables[name].source}" for name in sorted(judged))]),
         by_time=any(name.startswith(_BY_TIME) for expression in read for name in expression.names),
+        clauses=clauses,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from trainwarden.policies.clauses import Clause
 from trainwarden.policies.compiling import CompiledPolicy, CompiledRule
 from trainwarden.policies.decision import Action, ActionType, Decision, Evidence, Value, Verdict
 from trainwarden.policies.expressions.functions import human_duration, human_number
@@ -64,12 +65,14 @@ def verdict_decision(case: Case, *, reason: str = "", message: str = "") -> Deci
     """
     seen = _Seen.by(case)
     verdict = case.state.verdict
+    if verdict is Verdict.FIRING:
+        case.state.because = seen.because(case)
     if not message:
         message = seen.sentence(case)
         if verdict is Verdict.UNKNOWN:
-            message = f"{case.rule.spec.name} has no verdict: {case.state.unknown}"
+            message = case.state.unknown
         elif verdict is Verdict.RESOLVED or verdict is Verdict.INACTIVE:
-            message = f"{case.rule.spec.name} has ended: {seen.values() or case.rule.spec.when}"
+            message = seen.ended(case)
     return _decision(case, seen, reason or _REASONS[verdict], message, verdict)
 
 
@@ -119,11 +122,31 @@ class _Seen:
             text = rule.message.evaluate(case.scope, self.variables).value
             if isinstance(text, str) and text.strip():
                 return text.strip()
-        return f"{rule.spec.name}: {self.values() or rule.spec.when}"
+        return _values(self.outcome) or rule.spec.when
 
-    def values(self) -> str:
-        """The condition's values as people say them; empty when none was read."""
-        return ", ".join(f"{text} is {_spoken(value)}" for text, value in self.outcome.used.items())
+    def because(self, case: Case) -> str:
+        """Why the condition is true, in a few words; empty unless just one clause that is true says so."""
+        said = [each for each in case.rule.clauses if each.phrase]
+        true = [each for each in said if each.look(case.scope, self.variables).value is each.wanted]
+        return true[0].words(self.variables) if len(true) == 1 else ""
+
+    def ended(self, case: Case) -> str:
+        """Which clauses of the condition do not hold now, and their values."""
+        clauses = case.rule.clauses
+        looks = [(clause, clause.look(case.scope, self.variables)) for clause in clauses]
+        against = [_against(clause, outcome) for clause, outcome in looks if outcome.value is (not clause.wanted)]
+        return "; ".join(dict.fromkeys(against)) or _values(self.outcome) or case.rule.spec.when
+
+
+def _against(clause: Clause, outcome: Outcome) -> str:
+    """`progress.percent < 95 is false (progress.percent is 96.2)`."""
+    said = f"{clause.text} is {_spoken(outcome.value)}"
+    return said if list(outcome.used) == [clause.text] else f"{said} ({_values(outcome)})" if outcome.used else said
+
+
+def _values(outcome: Outcome) -> str:
+    """The values that an expression has read, as people say them; empty when none was read."""
+    return ", ".join(f"{text} is {_spoken(value)}" for text, value in outcome.used.items())
 
 
 def _spoken(value: Any) -> str:

@@ -225,9 +225,7 @@ def _end(result: Judgement, case: Case, reason: str, message: str) -> None:
     state = case.state
     state.verdict = Verdict.INACTIVE if state.firing_since is None else Verdict.RESOLVED
     state.since = state.paused = state.firing_since = state.last_true = None
-    result.decisions.append(
-        verdict_decision(case, reason=reason, message=f"{case.rule.spec.name} has ended: {message}")
-    )
+    result.decisions.append(verdict_decision(case, reason=reason, message=message))
     _cancel(result, case, reason, message)
     state.verdict = Verdict.INACTIVE
 

@@ -43,6 +43,7 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
     decision: Decision
     channels: tuple[str, ...]  # names of channels; empty: the default ones
     condition: str = ""  # the rule's `when`, as written
+    because: str = ""  # why it fired, such as `its loss went flat`; empty when no single known clause was true
     curve: Curve | None = None
     outcomes: tuple[Outcome, ...] = ()
     checkpoint: Proof | None = None

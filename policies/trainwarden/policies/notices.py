@@ -42,6 +42,7 @@ def notice_of(case: Case, decision: Decision, *, about: str, channels: tuple[str
         decision=decision,
         channels=channels,
         condition=rule.spec.when,
+        because=state.because,
         curve=_curve(decision, rule, run),
         outcomes=tuple(_outcome(step, rule, state) for step in state.steps if step.type is not ActionType.NOTIFY),
         checkpoint=proof,

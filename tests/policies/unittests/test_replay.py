@@ -24,7 +24,7 @@ expect:
 - {at: 9m, when: false, verdict: Inactive, actions: []}
 - {at: 10m, when: true, verdict: Pending}
 - {at: 19m, verdict: Pending, fires: 0}
-- {at: 20m, verdict: Firing, fires: 1, actions: [Notify Done], told: ['bad: metrics.loss is 3']}
+- {at: 20m, verdict: Firing, fires: 1, actions: [Notify Done], told: ['metrics.loss is 3']}
 - {at: 30m, verdict: Resolved, resolves: 1, actions: [Notify Done, Checkpoint Done, Suspend Cancelled Resolved]}
 - {at: 31m, verdict: Inactive}
 - {fires: 1, resolves: 1}
@@ -270,11 +270,11 @@ expect:
     assert failures(text, rule(LADDER)) == [
         "when at 15m: expected false, found true",
         "verdict at 15m: expected Firing, found Pending",
-        "message at 20m: expected *is 4, found bad: metrics.loss is 3",
+        "message at 20m: expected *is 4, found metrics.loss is 3",
         "actions at 20m: expected Notify Done, Suspend Done, found Notify Done Simulated",
         "values at 20m: expected metrics.loss = 4, found metrics.loss = 3",
         "values at 20m: expected metrics.los = 1, found no metrics.los; did you mean metrics.loss?",
-        "told at 25m: expected none, found bad: metrics.loss is 3",
+        "told at 25m: expected none, found metrics.loss is 3",
         "fires at 25m: expected 2, found 1 (at 20m)",
         "resolves at 25m: expected 1, found 0",
         "reason at 25m: expected *, found none: the condition is true",
@@ -298,7 +298,7 @@ tests:
     assert (failure.place.line, failure.place.column, failure.rule) == (7, 5, "guard/bad")
     assert failure.mismatch.values == {"metrics.loss": 3}
     assert failure.mismatch.step == 16
-    assert failure.mismatch.reason == "ConditionTrue: bad: metrics.loss is 3 (it has held for 5m of 10m)"
+    assert failure.mismatch.reason == "ConditionTrue: metrics.loss is 3 (it has held for 5m of 10m)"
     assert not outcome.passed
 
 
