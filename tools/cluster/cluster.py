@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tools.cluster.node import ADDRESS, Node, remove
 from tools.cluster.processes import Processes
 from tools.cluster.product import Product
 
-__all__ = ["Cluster", "stop"]
+__all__ = ["Cluster", "attach", "stop"]
 
 
 class Cluster:
@@ -52,9 +53,34 @@ class Cluster:
         if product:
             self.product.start()
 
+        told = {
+            "nats_port": self.product.nats_port,
+            "bridge_port": self.product.bridge_port,
+            "node": self.node is not None,
+        }
+        (self.folder / "cluster.json").write_text(json.dumps(told))
+
     def down(self) -> None:
         """Stop everything and remove the folder."""
         stop(self.folder)
+
+
+def attach(folder: Path) -> Cluster:
+    """A cluster that another process has started, for use alone; it can't be started again through this.
+
+    Raises:
+        FileNotFoundError: None runs there.
+    """
+    told = json.loads((folder / "cluster.json").read_text())
+    cluster = Cluster.__new__(Cluster)
+    cluster.folder, cluster.processes = folder, Processes(folder / "logs")
+    cluster.plane = ControlPlane.attach(folder)
+    cluster.kubectl = cluster.plane.kubectl
+    address = ADDRESS if told["node"] else "127.0.0.1"
+    cluster.product = Product(cluster.plane, cluster.processes, address=address, nats_port=told["nats_port"])
+    cluster.product.bridge_port = told["bridge_port"]
+    cluster.node = Node(cluster.plane, binaries(), cluster.processes) if told["node"] else None
+    return cluster
 
 
 def stop(folder: Path) -> None:

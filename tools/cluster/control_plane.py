@@ -36,6 +36,16 @@ class ControlPlane:
         admin = self.certificates.client("admin", "admin", "system:masters")
         self.kubectl = Kubectl(self.kubeconfig("admin", certificate=admin))
 
+    @classmethod
+    def attach(cls, folder: Path) -> ControlPlane:
+        """A control plane that runs already, for use alone."""
+        plane = cls.__new__(cls)
+        plane.folder = folder
+        plane.kubectl = Kubectl(folder / "admin.kubeconfig")
+        plane.url = plane.kubectl.run("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
+        plane.port = int(plane.url.rpartition(":")[2])
+        return plane
+
     def kubeconfig(self, name: str, *, certificate: tuple[Path, Path] | None = None, token: str = "") -> Path:
         """A kubeconfig of somebody."""
         return kubeconfig(

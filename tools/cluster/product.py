@@ -24,12 +24,16 @@ class Product:
         plane: The cluster.
         processes: That they run among.
         address: Where pods reach this machine; loopback without a node.
+        nats_port: Of a nats-server that runs already.
     """
 
-    def __init__(self, plane: ControlPlane, processes: Processes, *, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, plane: ControlPlane, processes: Processes, *, address: str = "127.0.0.1", nats_port: int = 0
+    ) -> None:
         self._plane, self._processes, self._address = plane, processes, address
         self._folder = plane.folder / "trainwarden"
-        self._webhook_port, self.nats_port, self.bridge_port = free_port(), free_port(), free_port()
+        self._webhook_port, self.bridge_port = free_port(), free_port()
+        self.nats_port = nats_port or free_port()
         self.nats_url = f"nats://{address}:{self.nats_port}"
         self.token_file = self._folder / "nats-token"
 
