@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -301,3 +302,56 @@ def test_both_engines_bear_whatever_depth_is_accepted(shape: str) -> None:
     assert set(refused) == {"brackets and calls nested too deeply"}
     assert len(refused) % 2 == 0
     assert len(refused) < 60
+
+
+LONG = "x" * 16_384
+
+
+@which_engine
+def test_a_value_is_at_most_16_384_characters_long(which: Literal["cpp", "python"]) -> None:
+    own, types = {"v": LONG}, {"v": Type.STRING}
+
+    assert evaluate("variables.v", RunOf(), which, own=own, types=types).value == LONG
+    longer = evaluate('variables.v + "y"', RunOf(), which, own=own, types=types)
+    assert longer.value is None
+    assert longer.unknown == "the result is a text of 16385 characters; at most 16384 are allowed"
+    assert evaluate('size(variables.v + "y")', RunOf(), which, own=own, types=types).value == 16_385
+
+
+NAMES = [f"m{number:02}" for number in range(90)]
+JOINED = " + ".join(["variables.v"] * 20)
+GROWING = {
+    "joined over and over": f"size({' + '.join([f'({JOINED})'] * 4)}) > 0",
+    "joined at each step": f"{NAMES}.map(x, {JOINED})[0] != ''",
+    "joined at each step of two": 'metrics.exists(m, metrics.exists(n, m + variables.v == n + ""))',
+    "through another list": 'metrics.map(m, m + variables.v).map(x, x + x + x)[0] != ""',
+    "searched at each step": 'metrics.exists(m, metrics.exists(n, variables.v.matches("(a|b)+" )))',
+    "an item of a list": 'metrics.exists(m, metrics.exists(n, [variables.v, "a"][0] == n))',
+    "an entry of a map": 'metrics.exists(m, metrics.exists(n, job.labels["tier"] + m == n))',
+    "either": 'metrics.exists(m, metrics.exists(n, (size(m) > 9 ? variables.v : "a") == n))',
+    "what a filter leaves": "[variables.v].filter(v, true).exists(v, metrics.exists(m, v + v + v + v + v + v == m))",
+}
+
+
+@which_engine
+@pytest.mark.parametrize("way", GROWING)
+def test_texts_that_could_grow_huge_are_unknown_before_they_are_made(way: str, which: Literal["cpp", "python"]) -> None:
+    scope = RunOf({"job.labels": {"tier": LONG}}, dict.fromkeys(NAMES, 1.0))
+
+    outcome = evaluate(GROWING[way], scope, which, own={"v": LONG}, types={"v": Type.STRING})
+
+    assert outcome.value is None
+    assert re.fullmatch(r"its texts could come to \d{7,} characters; at most 4000000 are allowed", outcome.unknown), (
+        outcome.unknown
+    )
+
+
+@which_engine
+def test_texts_of_an_everyday_size_are_joined(which: Literal["cpp", "python"]) -> None:
+    scope = RunOf({"job.labels": {"tier": "dev"}}, dict.fromkeys(NAMES[:20], 1.0))
+
+    found = evaluate('metrics.exists(m, metrics.exists(n, m + "/" + job.labels["tier"] == n))', scope, which)
+    named = evaluate('metrics.filter(m, m.startsWith("m1")).map(m, m + ": " + human(metrics[m]))[1]', scope, which)
+
+    assert found.value is False
+    assert named.value == "m11: 1"

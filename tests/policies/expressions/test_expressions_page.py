@@ -52,6 +52,8 @@ def test_the_page_names_every_word_and_the_limits() -> None:
     assert f"{limits.length} characters" in PAGE
     assert f"{MOST_DEPTH} levels" in PAGE
     assert f"fewer than {limits.iterations:,}" in PAGE
+    assert f"{limits.text:,} characters" in PAGE
+    assert f"{limits.texts:,} characters" in PAGE
 
 
 def test_arguments_that_can_be_left_out_stand_in_brackets() -> None:

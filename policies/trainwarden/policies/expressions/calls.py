@@ -38,6 +38,7 @@ _TIME_PARTS = {
     ),
     DURATION: ("getHours", "getMinutes", "getSeconds"),
 }  # fmt: skip
+_LONGEST = 40  # characters of a number, duration, moment or bool as text
 _PLAIN = ("size", "human", "bool", "double", "duration", "int", "string", "timestamp")
 _STRING_METHODS = ("contains", "endsWith", "matches", "startsWith")
 
@@ -98,7 +99,8 @@ def _convert(checker: Checker, node: Call) -> Part:
         if kind not in (DURATION, DOUBLE, INT):
             raise checker.syntax.error(place, f"human of {a(kind)}", "it puts a duration or a number into few words")
         number = kind.number
-        return Part(f"human_double_({finite(part, DOUBLE)})" if number else f"human_duration_({part.text})", STRING)
+        text = f"human_double_({finite(part, DOUBLE)})" if number else f"human_duration_({part.text})"
+        return Part(text, STRING, length=(_LONGEST, ()))
     allowed = {
         "string": (BOOL, INT, DOUBLE, STRING, DURATION, TIMESTAMP), "double": (INT, DOUBLE, STRING),
         "int": (INT, DOUBLE, STRING, TIMESTAMP), "bool": (BOOL, STRING), "duration": (DURATION, STRING),
@@ -116,10 +118,10 @@ def _convert(checker: Checker, node: Call) -> Part:
             raise checker.syntax.error(place, f"the duration {part.constant!r}", remedy)
         return Part(duration_text(length), DURATION, constant=length)
     if name == "string" and kind != INT:
-        return Part(f"text_{kind}_({finite(part, kind)})", STRING)
+        return Part(f"text_{kind}_({finite(part, kind)})", STRING, length=(_LONGEST, ()))
     if kind == STRING or (name == "int" and kind in (DOUBLE, TIMESTAMP)):
         return Part(f"{name}_of_{kind}_({part.text})", result, computed=result == DOUBLE)
-    return Part(f"{name}({part.text})", result)
+    return Part(f"{name}({part.text})", result, length=(_LONGEST, ()))
 
 
 def _method(checker: Checker, node: Call) -> Part:
@@ -196,7 +198,7 @@ def _macro(checker: Checker, node: Call) -> Part:
     if len(checker.locals) >= MOST_NESTED:
         raise checker.syntax.error(node.place, "three comprehensions inside each other", "two are allowed")
     local = f"l{len(checker.locals)}_"
-    checker.locals[variable.name] = (local, item)
+    checker.locals[variable.name] = Part(local, item, length=target.length)
     checker.around.append(target.size)
     checker.loops.append(tuple(checker.around))
     inner = checker.part(body)
@@ -206,11 +208,11 @@ def _macro(checker: Checker, node: Call) -> Part:
     if node.function == "map":
         if not inner.type.scalar:
             raise checker.syntax.error(body.place, f"a list of {inner.type}", "lists have single values")
-        return Part(text, list_of(inner.type), size=target.size)
+        return Part(text, list_of(inner.type), size=target.size, length=inner.length)
     if inner.type != BOOL:
         raise checker.syntax.error(body.place, f"{a(inner.type)} in {node.function}", "a bool is right")
     if node.function == "filter":
-        return Part(text, list_of(item), size=target.size)
+        return Part(text, list_of(item), size=target.size, length=target.length)
     return Part(text, BOOL)
 
 

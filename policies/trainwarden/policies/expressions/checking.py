@@ -13,7 +13,17 @@ from dataclasses import dataclass
 
 from trainwarden.policies.expressions.calls import check_call
 from trainwarden.policies.expressions.errors import ExpressionError, nearest
-from trainwarden.policies.expressions.parts import Part, Size, a, as_type, depth_of, finite, literal, size_of
+from trainwarden.policies.expressions.parts import (
+    Part,
+    Size,
+    a,
+    as_type,
+    depth_of,
+    finite,
+    length_of,
+    literal,
+    size_of,
+)
 from trainwarden.policies.expressions.protocol import Limits
 from trainwarden.policies.expressions.slots import Argument, Slot
 from trainwarden.policies.expressions.syntax import (
@@ -62,6 +72,7 @@ class Checked:
     slots: tuple[Slot, ...]
     dynamic: frozenset[str]  # functions of the history that are called with arguments computed in the expression
     loops: tuple[tuple[Size, ...], ...]  # of each comprehension, the sizes whose product is its most steps
+    texts: tuple[tuple[tuple[Size, ...], Size], ...]  # the same, and most characters that are made or read at each step
 
 
 def check(
@@ -88,7 +99,13 @@ def check(
     if not part.type.scalar:
         raise syntax.error(tree.place, a(part.type), "an expression gives a single value")
     return Checked(
-        source, part.text, part.type, tuple(checker.slots.values()), frozenset(checker.dynamic), tuple(checker.loops)
+        source,
+        part.text,
+        part.type,
+        tuple(checker.slots.values()),
+        frozenset(checker.dynamic),
+        tuple(checker.loops),
+        tuple(checker.texts.items()),
     )
 
 
@@ -102,11 +119,19 @@ class Checker:
         self.dynamic: set[str] = set()
         self.loops: list[tuple[Size, ...]] = []
         self.around: list[Size] = []  # of the comprehensions around the node that is being checked
-        self.locals: dict[str, tuple[str, CelType]] = {}
+        self.texts: dict[tuple[Size, ...], Size] = {}  # by the comprehensions around them
+        self.locals: dict[str, Part] = {}
         self.roots = frozenset(_ROOTS)
 
     def part(self, node: Node) -> Part:
         """Check a node, and all below it."""
+        part = self._part(node)
+        if part.type == STRING and (self.around or isinstance(node, Binary)):
+            number, slots = self.texts.get(around := tuple(self.around), (0, ()))
+            self.texts[around] = (number + part.length[0], slots + part.length[1])
+        return part
+
+    def _part(self, node: Node) -> Part:
         match node:
             case Literal():
                 return literal(node.value)
@@ -136,7 +161,8 @@ class Checker:
             self.slots[key] = Slot(f"s{len(self.slots)}_", kind, of, type_, text, arguments)
         constant: Argument | None = (of,) if kind == "own" else None
         name = self.slots[key].name
-        return Part(name, type_, constant=constant, size=(0, () if type_.scalar else (name,)))
+        size = (0, () if type_.scalar else (name,))
+        return Part(name, type_, constant=constant, size=size, length=(0, (name,)) if type_ == STRING else size)
 
     def dotted(self, node: Node) -> str | None:
         """`job.gpus` for a chain of plain names that no comprehension has bound; else None."""
@@ -150,8 +176,7 @@ class Checker:
 
     def _name(self, node: Name) -> Part:
         if node.name in self.locals:
-            text, type_ = self.locals[node.name]
-            return Part(text, type_)
+            return self.locals[node.name]
         if node.name == "now":
             return self.slot("variable", "now", TIMESTAMP, "now")
         if node.name == "metrics":
@@ -202,11 +227,11 @@ class Checker:
         if operand.type.name == "map" and operand.type.item is not None:
             if key.type != STRING:
                 raise self.syntax.error(place, f"a key of type {key.type}", "a string is right")
-            return Part(f"{operand.text}[{key.text}]", operand.type.item)
+            return Part(f"{operand.text}[{key.text}]", operand.type.item, length=operand.length)
         if operand.type.name == "list" and operand.type.item is not None:
             if key.type != INT:
                 raise self.syntax.error(place, f"an index of type {key.type}", "an int from 0 is right")
-            return Part(f"{operand.text}[{key.text}]", operand.type.item)
+            return Part(f"{operand.text}[{key.text}]", operand.type.item, length=operand.length)
         written, remedy = self.syntax.text(of.place), "only maps have fields"
         if written.startswith("metrics.") and isinstance(key.constant, str):
             remedy = f'write metrics["{written.removeprefix("metrics.")}.{key.constant}"] for a metric of that name'
@@ -244,7 +269,7 @@ class Checker:
                     item.place, f"{a(part.type)} in a list of {kind}", "a list has values of one type"
                 )
         items = ", ".join(finite(part, kind) for part in parts)
-        return Part(f"[{items}]", list_of(kind), size=(len(parts), ()))
+        return Part(f"[{items}]", list_of(kind), size=(len(parts), ()), length=length_of(*parts))
 
     def _unary(self, node: Unary) -> Part:
         part = self.part(node.operand)
@@ -282,7 +307,8 @@ class Checker:
                 )
             kind = DOUBLE
         text = f"({condition.text} ? {as_type(then, kind)} : {as_type(otherwise, kind)})"
-        return Part(text, kind, then.computed or otherwise.computed, size=size_of(then, otherwise))
+        computed = then.computed or otherwise.computed
+        return Part(text, kind, computed, size=size_of(then, otherwise), length=length_of(then, otherwise))
 
     def _binary(self, node: Binary) -> Part:
         if node.operator == "in":
@@ -326,7 +352,8 @@ class Checker:
         # An infinite divisor would give a finite number again, so it is looked at before.
         divisor = finite(right, right.type) if operator == "/" else right.text
         text = f"({left.text} {operator} {divisor})"
-        return Part(text, result, computed=result == DOUBLE, size=size_of(left, right))
+        size, length = size_of(left, right), length_of(left, right)
+        return Part(text, result, computed=result == DOUBLE, size=size, length=length)
 
     def _in(self, node: Binary) -> Part:
         if self.dotted(node.right) == "metrics":

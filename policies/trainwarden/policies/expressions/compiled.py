@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from trainwarden.policies.expressions.binding import Binder, Variables
 from trainwarden.policies.expressions.checking import Checked
 from trainwarden.policies.expressions.functions import LONGEST, OVERFLOW
+from trainwarden.policies.expressions.parts import Size
 from trainwarden.policies.expressions.protocol import CelValue, Limits, Outcome, Scope, UnknownValueError
 from trainwarden.policies.expressions.types import to_vocabulary
 from trainwarden.policies.vocabulary import Type
@@ -64,7 +65,18 @@ class Current:
 class Compiled:
     """An `Expression`."""
 
-    __slots__ = ("_binder", "_current", "_dynamic", "_limits", "_loops", "_program", "names", "source", "type")
+    __slots__ = (
+        "_binder",
+        "_current",
+        "_dynamic",
+        "_limits",
+        "_loops",
+        "_program",
+        "_texts",
+        "names",
+        "source",
+        "type",
+    )
 
     def __init__(self, checked: Checked, program: Program, current: Current, limits: Limits) -> None:
         self._binder = Binder(checked.slots)
@@ -72,7 +84,7 @@ class Compiled:
         self._current = current
         self._dynamic = bool(checked.dynamic)
         self._limits = limits
-        self._loops = checked.loops
+        self._loops, self._texts = checked.loops, checked.texts
         self.source = checked.source
         self.names = _names(checked)
         type_ = to_vocabulary(checked.type)
@@ -88,6 +100,8 @@ class Compiled:
             missing = self._binder.bind(scope, variables, bindings, used)
             if self._loops:
                 self._bound_steps(bindings)
+            if self._texts:
+                self._bound_texts(bindings)
             value = self._program(bindings) if not self._dynamic else self._with_calls(scope, bindings, used)
         except EvaluationError as error:
             return Outcome(None, _why(error, missing or {}, scope), used)
@@ -95,6 +109,9 @@ class Compiled:
             return Outcome(None, f"{type(error).__name__}: {str(error)[:200]}", used)
         if value.__class__ is timedelta and abs(value) >= LONGEST:
             return Outcome(None, OVERFLOW, used)
+        if value.__class__ is str and len(value) > self._limits.text:
+            reason = f"the result is a text of {len(value)} characters; at most {self._limits.text} are allowed"
+            return Outcome(None, reason, used)
         if value.__class__ is float and value - value != 0.0:
             return Outcome(None, f"the result is {'NaN' if value != value else 'infinite'}", used)
         return Outcome(value, "", used)
@@ -111,10 +128,32 @@ class Compiled:
         """Refuse to begin what may take too many steps: the same count on both engines."""
         steps = 0
         for sizes in self._loops:
-            steps += math.prod(number + sum(len(bindings.get(slot, ())) for slot in slots) for number, slots in sizes)
+            steps += _steps(sizes, bindings)
         if steps >= self._limits.iterations:
             reason = f"its comprehensions could take {steps} steps; fewer than {self._limits.iterations} are allowed"
             raise EvaluationError(reason)
+
+    def _bound_texts(self, bindings: Mapping[str, Any]) -> None:
+        """Refuse to begin what may make or read too much text: texts that are joined grow beyond any other bound."""
+        characters = 0
+        for around, (number, slots) in self._texts:
+            characters += _steps(around, bindings) * (number + sum(_longest(bindings.get(slot)) for slot in slots))
+        if characters > self._limits.texts:
+            reason = f"its texts could come to {characters} characters; at most {self._limits.texts} are allowed"
+            raise EvaluationError(reason)
+
+
+def _steps(sizes: tuple[Size, ...], bindings: Mapping[str, Any]) -> int:
+    """Most steps of comprehensions inside each other."""
+    return math.prod(number + sum(len(bindings.get(slot, ())) for slot in slots) for number, slots in sizes)
+
+
+def _longest(bound: Any) -> int:
+    """Characters of a text, or of the longest one in a list or map."""
+    if isinstance(bound, str):
+        return len(bound)
+    texts = [*bound, *bound.values()] if isinstance(bound, Mapping) else bound or ()
+    return max((len(text) for text in texts if isinstance(text, str)), default=0)
 
 
 def _why(error: EvaluationError, missing: Mapping[str, str], scope: Scope) -> str:

@@ -9,10 +9,10 @@ from datetime import timedelta
 from trainwarden.policies.expressions.slots import Argument
 from trainwarden.policies.expressions.types import BOOL, DOUBLE, INT, STRING, CelType
 
-__all__ = ["Part", "Size", "a", "as_type", "depth_of", "duration_text", "finite", "literal", "size_of"]
+__all__ = ["Part", "Size", "a", "as_type", "depth_of", "duration_text", "finite", "length_of", "literal", "size_of"]
 
 Size = tuple[int, tuple[str, ...]]
-"""Most items of a list or map: a number, plus the lengths of what is bound to some slots."""
+"""Most items of a list or map, or most characters: a number, plus the lengths of what is bound to some slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,17 @@ class Part:
     computed: bool = False  # a double from arithmetic, so it may be NaN or infinite
     constant: Argument | None = None  # its value, when it is known before evaluation
     size: Size = (0, ())  # of a list or map
+    length: Size = (0, ())  # characters of a text, or of the longest text in a list or map
 
 
 def size_of(*parts: Part) -> Size:
     """Most items of the parts together."""
     return sum(part.size[0] for part in parts), tuple(slot for part in parts for slot in part.size[1])
+
+
+def length_of(*parts: Part) -> Size:
+    """Most characters of the parts together."""
+    return sum(part.length[0] for part in parts), tuple(slot for part in parts for slot in part.length[1])
 
 
 def a(type_: CelType) -> str:
@@ -44,7 +50,7 @@ def literal(value: bool | int | float | str) -> Part:
         return Part(str(value) if value >= 0 else f"({value})", INT, constant=value)
     if isinstance(value, float):
         return Part(f"({value!r})", DOUBLE, constant=value)
-    return Part(quoted(value), STRING, constant=value)
+    return Part(quoted(value), STRING, constant=value, length=(len(value), ()))
 
 
 def quoted(text: str) -> str:

@@ -61,6 +61,8 @@ class Limits:
     length: int = 2048  # characters
     nesting: int = 32  # depth of the syntax tree in operators and calls
     iterations: int = 10_000  # of comprehension steps in one evaluation, all macros together
+    text: int = 16_384  # characters of a value
+    texts: int = 4_000_000  # characters made and read in one evaluation: some 10 ms on the C++ engine
     seconds: float = 0.1  # of one evaluation; ten times as long on the Python engine, none on the C++ one
 
 
