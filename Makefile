@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := .venv-uv/bin/uv
-FOLDERS := controller policies notifiers reporters tests examples benchmarks
+FOLDERS := controller policies notifiers reporters tests examples benchmarks tools
 
 export UV_NO_PROGRESS = 1
 
-.PHONY: help setup demo test quick check format lint types contracts generate wheels bench lock clean
+.PHONY: help setup demo test quick check format lint types contracts generate wheels bench lock clean cluster-up cluster-down
 
 help:  ## Say what can be made.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: $(VENV)/.ready  ## Make the virtual environment.
 
@@ -27,6 +27,12 @@ $(VENV)/.ready: $(UV) requirements/examples.txt pyproject.toml reporters/pyproje
 
 demo: setup  ## Watch a real training go flat, be saved, suspended and told of.
 	$(BIN)/trainwarden demo
+
+cluster-up: setup  ## Start a real Kubernetes with trainwarden; CLUSTER=control-plane leaves the node out.
+	@$(BIN)/python -m tools.cluster up
+
+cluster-down: setup  ## Stop it, and leave nothing behind.
+	@$(BIN)/python -m tools.cluster down
 
 test: setup check wheels  ## Run every check and every test.
 	$(BIN)/python -m pytest

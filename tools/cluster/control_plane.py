@@ -108,7 +108,7 @@ class ControlPlane:
         """Whether the API server answers."""
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2, context=context) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2, context=context) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -6,7 +6,7 @@ import copy
 import os
 import shlex
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,14 @@ class Managers:
         self._old = trainer
         self._folder = plane.folder
 
-    def start(self, *, kueue: bool = True, status_server: bool = True) -> None:
+    def start(self, *, kueue: bool = True) -> None:
         """Start them, and wait until each answers.
 
         Raises:
             ClusterError: One does not come up.
         """
         self._start_jobset()
-        self.start_trainer(status_server=status_server)
+        self.start_trainer()
         if kueue:
             self.start_kueue()
 
@@ -86,7 +86,7 @@ class Managers:
             port,
         )
 
-    def start_trainer(self, *, status_server: bool) -> None:
+    def start_trainer(self) -> None:
         """Trainer's manager, and its runtimes."""
         port, certificates = self._webhook("trainer", folder="k8s-webhook-server/serving-certs")
         manifests = module_folder("github.com/kubeflow/trainer/v2", self._old) / "manifests"
@@ -95,7 +95,6 @@ class Managers:
         for part in ("crds", "rbac", "webhook"):
             objects += self._plane.kubectl.kustomize(manifests / "base" / part)
         self._install(objects, port, namespace="kubeflow-system")
-        self.status_port = free_port()
         config: dict[str, Any] = {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
@@ -216,7 +215,7 @@ class Managers:
         return path
 
     def _run(
-        self, name: str, command: list[str | Path] | list[str], port: int, environment: dict[str, str] | None = None
+        self, name: str, command: Sequence[str | Path], port: int, environment: dict[str, str] | None = None
     ) -> None:
         self._processes.start(name, command, environment=environment)
         self._processes.need(name, lambda: answers(port), "answering at its webhook")

@@ -74,7 +74,7 @@ class Product:
 
     def start_role(self, name: str, *options: str, kubeconfig: Path | None = None, as_: str = "") -> None:
         """Start one role."""
-        command = [
+        command: list[str | Path] = [
             Path(sys.executable).with_name("trainwarden"),
             name,
             f"--nats-url={self.nats_url}",

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -79,7 +79,7 @@ def notifier(nats_url: str, nats_token_file: Path | None, log_level: str, notify
         try:
             await ensure_streams(bus)
             if notify_file is not None:
-                await NotifierRole(bus, Dispatcher({DEFAULT: read_urls((), files=(notify_file,))})).run(stop)
+                await NotifierRole(bus, Dispatcher({DEFAULT: read_urls(file=notify_file)})).run(stop)
                 return
             sender = ChannelSender(bus)
             tasks.append(asyncio.create_task(sender.run()))
@@ -224,6 +224,6 @@ def _version() -> str:
         return "unknown"
 
 
-def _fail(message: str) -> Any:
+def _fail(message: str) -> NoReturn:
     click.echo(f"trainwarden: {message}", err=True)
     sys.exit(ExitCode.WRONG_INPUT)
