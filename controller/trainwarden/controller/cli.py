@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from trainwarden.controller.cli_backtest import policy_backtest
+from trainwarden.controller.cli_cluster import COMMANDS, with_cluster
 from trainwarden.controller.cli_policy_test import policy_test
 from trainwarden.controller.cli_roles import bridge, engine, notifier, operator
 from trainwarden.controller.exit_codes import ExitCode
@@ -372,6 +373,16 @@ def demo(keep: bool, training: str) -> None:
     from trainwarden.controller.demo.story import tell
 
     sys.exit(tell(training=training, keep=keep))
+
+
+with_cluster(resume)
+for _command in COMMANDS:
+    main.add_command(_command)
+
+
+def kubectl_main() -> None:
+    """`kubectl trainwarden …`: kubectl runs `kubectl-trainwarden` from the PATH."""
+    main(prog_name="kubectl trainwarden")
 
 
 if __name__ == "__main__":

@@ -47,11 +47,13 @@ def explanation(explained: Explained, run: Object, now: datetime, look: Look) ->
     return Group(*parts)
 
 
-def decision_table(entries: Sequence[Entry], now: datetime) -> Table:
-    """One line for each decision."""
+def decision_table(entries: Sequence[Entry], now: datetime, *, wide: bool = False) -> Table:
+    """One line for each decision; wide with the ids of actions."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for title in ("TIME", "AGE", "RULE", "WHAT", "STATE"):
         table.add_column(title, no_wrap=True)
+    if wide:
+        table.add_column("ACTION", no_wrap=True)
     table.add_column("WHY")
     for entry in entries:
         told = entry.time.strftime("%Y-%m-%d %H:%M:%SZ") if entry.time is not None else "?"
@@ -61,6 +63,7 @@ def decision_table(entries: Sequence[Entry], now: datetime) -> Table:
             entry.rule,
             Text(entry.what, style=_VERDICTS.get(entry.what, "")),
             Text(entry.state, style=_STATES.get(entry.state, "")),
+            *([entry.action] if wide else []),
             Text(entry.message),
         )
     return table

@@ -8,8 +8,14 @@ __all__ = ["ConsoleError"]
 
 
 class ConsoleError(Exception):
-    """A command can't do what it was asked for; the text says why, and what would help."""
+    """A command can't do what it was asked for; the text says why, and what would help.
 
-    def __init__(self, text: str, code: ExitCode = ExitCode.WRONG_INPUT) -> None:
+    Args:
+        text: The sentence.
+        code: How the command ends.
+        passing: The same may work in a moment: the server was away, or busy.
+    """
+
+    def __init__(self, text: str, code: ExitCode = ExitCode.WRONG_INPUT, *, passing: bool = False) -> None:
         super().__init__(text)
-        self.code = code
+        self.code, self.passing = code, passing

@@ -36,6 +36,7 @@ ALL = "*"
 _PAGE = 500
 _WATCH = 300  # seconds
 _CONFLICT, _NOT_FOUND = 409, 404
+_PASSING = (410, 429)
 _GROUPS = {"trainjobs": "trainer.kubeflow.org", "events": "", "namespaces": ""}
 
 
@@ -212,7 +213,9 @@ class Cluster:
         try:
             yield
         except ApiError as error:
-            raise ConsoleError(self._sentence(error, action, namespace, what), ExitCode.FAILED) from error
+            passing = error.status.code in _PASSING or (error.status.code or 0) >= 500
+            said = self._sentence(error, action, namespace, what)
+            raise ConsoleError(said, ExitCode.FAILED, passing=passing) from error
         except ConfigError as error:  # the caller's login helper
             raise ConsoleError(f"the kubeconfig's login failed: {error}", ExitCode.FAILED) from error
         except httpx2.HTTPStatusError as error:
@@ -220,10 +223,10 @@ class Cluster:
             text = f"{self._server} answers {code} where Kubernetes would be; look at the kubeconfig's server"
             if code == _NOT_FOUND:  # how it answers for a group that no CRD has
                 text = f"{what} is not installed there: {self._server} knows no {kind}"
-            raise ConsoleError(text, ExitCode.FAILED) from error
+            raise ConsoleError(text, ExitCode.FAILED, passing=code >= 500) from error
         except httpx2.HTTPError as error:
             why = str(error) or type(error).__name__
-            raise ConsoleError(f"{self._server} can't be reached: {why}", ExitCode.FAILED) from error
+            raise ConsoleError(f"{self._server} can't be reached: {why}", ExitCode.FAILED, passing=True) from error
 
     def _sentence(self, error: ApiError, action: str, namespace: str, what: str) -> str:
         where = " in all namespaces" if namespace == ALL else f" in namespace {namespace}" if namespace else ""
