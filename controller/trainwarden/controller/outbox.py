@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from trainwarden.controller.bus import ApiError, Bus
+from trainwarden.controller.cutting import cut
 from trainwarden.controller.payloads import encode
 from trainwarden.controller.status import RunStatus
 from trainwarden.controller.subjects import job_subject
@@ -21,6 +22,9 @@ __all__ = ["Outbox"]
 log = logging.getLogger(__name__)
 
 _MOST = 20_000  # decided things that wait while NATS is away; then the engine stops reading
+
+_MOST_BYTES = (512 * 1024, 64 * 1024, 16 * 1024)  # of a message; less when the server takes no more
+_STATE = "tw.state."
 
 
 class Outbox:
@@ -83,10 +87,22 @@ class Outbox:
                 await self._wake.wait()
 
     async def _store(self, subject: str, data: bytes, message_id: str) -> None:
-        try:
-            await self._bus.store(subject, data, message_id=message_id)
-        except ApiError as error:
-            log.error("the stream does not take it subject=%s reason=%s", subject, error.description)
+        """Store it, cut when it is too large: a decision may lose some of its evidence, but is never lost itself."""
+        for most in _MOST_BYTES:
+            fitting = cut(data, most, entries=not subject.startswith(_STATE))
+            try:
+                await self._bus.store(subject, fitting, message_id=message_id)
+            except ApiError as error:
+                log.error(
+                    "the stream does not take it subject=%s bytes=%d reason=%s",
+                    subject,
+                    len(fitting),
+                    error.description,
+                )
+                continue
+            if fitting is not data:
+                log.warning("a message was cut subject=%s bytes=%d from=%d", subject, len(fitting), len(data))
+            return
 
     def _put_state(self, namespace: str, job: str, state: Callable[[], RunStatus]) -> None:
         try:
