@@ -16,9 +16,9 @@ from trainwarden.controller.cluster.console.matching import JobLabels, candidate
 from trainwarden.controller.cluster.console.reaching import Cluster, Object
 from trainwarden.controller.cluster.console.reading import identity
 from trainwarden.controller.cluster.resources import TrainingRun, TrainJob
-from trainwarden.controller.cluster.trainjob import SILENCE
 from trainwarden.controller.exit_codes import ExitCode
 from trainwarden.policies.training_run import RESUME
+from trainwarden.policies.wishes import SILENCE
 
 __all__ = ["Given", "answer", "decided", "explained", "resume", "silence"]
 

@@ -10,8 +10,8 @@ import msgspec
 
 from trainwarden.controller.cluster.console.matching import Candidate
 from trainwarden.controller.cluster.console.reading import Object, ago, identity, items, length, moment, status_of, text
-from trainwarden.controller.cluster.trainjob import OPT_OUT, SILENCE
 from trainwarden.policies.models import Rule
+from trainwarden.policies.wishes import OPT_OUT, SILENCE
 
 __all__ = ["Explained", "ExplainedAction", "ExplainedPolicy", "ExplainedRule", "explain"]
 

@@ -165,7 +165,7 @@ def _checkpoint(run: Object, _: datetime, __: Look) -> str:
 def _amount(name: str) -> Callable[[Object, datetime, Look], str]:
     def cell(run: Object, _: datetime, __: Look) -> str:
         value = number(status_of(run), name)
-        return human_number(float(value)) if value is not None else ""
+        return human_number(float(value)) if value else ""
 
     return cell
 
