@@ -31,6 +31,7 @@ from trainwarden.policies.detectors.throughput import drops
 from trainwarden.policies.directions import higher_is_better
 from trainwarden.policies.expressions.protocol import CelValue, UnknownValueError
 from trainwarden.policies.lengths import ago
+from trainwarden.policies.outlook_function import by_outlook, is_by_outlook
 from trainwarden.policies.question import Question
 from trainwarden.policies.series import Best, Series
 from trainwarden.policies.signal_functions import SIGNAL_FUNCTIONS, hidden_by_a_filter
@@ -59,13 +60,15 @@ AT_ONCE = frozenset(
 
 
 def _plateau(question: Question) -> bool:
-    name, higher, series = question.text(0), question.higher(2), question.finite()
+    name, series = question.text(0), question.finite()
     _see_no_warm_up(question, name)
     percent = question.run.percent()
     if percent is not None and percent < EARLY_PERCENT:
         raise UnknownValueError(f"only {percent:.1f} % of the plan is done; plateau needs {EARLY_PERCENT:g} %")
+    if is_by_outlook(question):
+        return by_outlook(question, series)
 
-    view = _dense_enough(question, name, series)
+    higher, view = question.higher(2), _dense_enough(question, name, series)
     question.looked_at(name, view)
     end = float(view.last_step)
     span = end - view.first_step

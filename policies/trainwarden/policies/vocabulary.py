@@ -139,11 +139,16 @@ def _whole(result: Type, *, direction: bool = False) -> tuple[Overload, ...]:
     return tuple(Overload((_METRIC, *tail), result) for tail in tails)
 
 
+_SHARES = (_METRIC, ("share", _D), ("tolerance", _D))
+_OUTLOOK = (Overload(_SHARES, _B), Overload((*_SHARES, _DIRECTION), _B))
+
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "plateau",
-        _windowed(_B, direction=True),
-        "The metric has stopped improving over the window, against its own noise and its improvement before.",
+        (*_windowed(_B, direction=True), *_OUTLOOK),
+        "The metric has stopped improving over the window, against its own noise and its improvement before. With a "
+        "share: since that share of the run's steps it has improved so little that, read optimistically and kept up to "
+        "the end of the plan, it gains less than tolerance times the improvement so far.",
     ),
     Function(
         "divergence",

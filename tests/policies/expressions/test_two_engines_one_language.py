@@ -231,7 +231,9 @@ def test_what_was_used_is_told_as_written(which: Literal["cpp", "python"]) -> No
             (
                 "when:1:1: plateau(string); it is called as plateau(metric string, window duration); "
                 "plateau(metric string, window duration, direction string); plateau(metric string, steps int); "
-                "plateau(metric string, steps int, direction string)"
+                "plateau(metric string, steps int, direction string); "
+                "plateau(metric string, share double, tolerance double); "
+                "plateau(metric string, share double, tolerance double, direction string)"
             ),
         ),
         ('plateau("loss", 5, "up")', 'when:1:20: the direction \'up\'; "lower" or "higher" is better'),

@@ -1,0 +1,63 @@
+"""`plateau(metric, share, tolerance)`: what is known of the plan, and when there is too little history to tell."""
+
+from __future__ import annotations
+
+import math
+
+from trainwarden.policies.detectors.outlook import LEAST, LEFT_WITHOUT_PLAN, exhausted
+from trainwarden.policies.expressions.protocol import UnknownValueError
+from trainwarden.policies.question import Question
+from trainwarden.policies.series import Series
+
+__all__ = ["by_outlook", "is_by_outlook"]
+
+_MOST_TOLERATED = 0.5
+
+
+def is_by_outlook(question: Question) -> bool:
+    """Whether the call names a share of the run and a tolerance, not a window."""
+    return len(question.arguments) > 2 and isinstance(question.arguments[2], float)
+
+
+def by_outlook(question: Question, series: Series) -> bool:
+    """Whether the rest of the plan has next to nothing to give.
+
+    Raises:
+        UnknownValueError: Arguments out of range; too few values in the stretch, or it begins before the first value.
+    """
+    name, share, tolerance = question.text(0), question.number(1), question.number(2)
+    if not 0 < share < 1:
+        raise UnknownValueError(f"plateau was given the share {share:g}; more than 0.0 and less than 1.0 is right")
+    if not 0 < tolerance <= _MOST_TOLERATED:
+        raise UnknownValueError(
+            f"plateau was given the tolerance {tolerance:g}; more than 0.0 and at most {_MOST_TOLERATED:g} is right"
+        )
+    higher, newest = question.higher(3), float(series.newest_step())
+    question.own = max(question.end(by_time=False) - newest * share, 1.0)
+    view = series.since_step(int(newest * share))
+    if view.points < LEAST or len(view) < 2 or series.first_step > newest * share:
+        raise UnknownValueError(
+            f"only {view.points} values of {name} from step {newest * share:g} on, the first of all at step "
+            f"{series.first_step}; plateau needs one before that and {LEAST} after it"
+        )
+    if view.low == view.high:
+        raise UnknownValueError(f"{name} is {view.low:g} at every step of the stretch: its signal is broken")
+    question.looked_at(name, view)
+    best = series.best(higher=higher)
+    assert best is not None  # noqa: S101 - there are values
+    return exhausted(
+        series.whole(),
+        share,
+        tolerance,
+        opening=series.opening,
+        best=best.value,
+        left=_left(question.run.total(), newest),
+        higher=higher,
+    )
+
+
+def _left(total: int | None, step: float) -> float:
+    """ln(last step of the plan / this step); of a run as long again while no plan is known."""
+    if total is None or step <= 0:
+        return LEFT_WITHOUT_PLAN
+    return max(math.log(total / step), 0.0) if total > 0 else 0.0
