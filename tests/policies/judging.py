@@ -52,14 +52,23 @@ class Walk:
     def look(self, at: float) -> Judgement:
         return self._keep(judge(self.policies, self.training.state, self.memory, moment(at)))
 
-    def result(self, action_id: str, state: ActionState, at: float, *, proof: Proof | None = None) -> Judgement:
+    def result(
+        self,
+        action_id: str,
+        state: ActionState,
+        at: float,
+        *,
+        proof: Proof | None = None,
+        reason: str = "Tried",
+        by: str = "",
+    ) -> Judgement:
         outcome = ActionResult(
             action_id=action_id,
             namespace="team-a",
             job="llama",
             state=state,
-            reason="Tried",
-            message=f"it is {state.value}",
+            reason=reason,
+            message=f"{reason.lower()} by {by}" if by else f"it is {state.value}",
             time=moment(at),
             proof=proof,
             resume_command="resume it" if proof else "",

@@ -19,12 +19,15 @@ from trainwarden.policies.decision import (
 from trainwarden.policies.explaining import Case, action_decision, variables_of, verdict_decision
 from trainwarden.policies.expressions.protocol import Outcome
 from trainwarden.policies.ladder import (
+    APPROVED,
+    DENIED,
     QUIET_REFUSALS,
     Due,
     action_of,
     begin_episode,
     due_at,
     due_steps,
+    holds_back,
     is_disruptive,
     is_spec_of,
     move,
@@ -36,6 +39,7 @@ from trainwarden.policies.notices import channels_of, notice_of
 from trainwarden.policies.rules import advance, stand_still
 from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
+from trainwarden.policies.wishes import is_silenced
 
 __all__ = ["Judgement", "apply_result", "judge", "withdraw"]
 
@@ -142,6 +146,11 @@ def apply_result(
     if found is None:
         return result
     policy, rule, state, step = found
+    if outcome.reason in (APPROVED, DENIED):
+        if step.open:
+            step.answer, step.answered = outcome.reason, outcome.message
+            result.wake(now)
+        return result
     if step.state is outcome.state or (step.state is not None and step.state.final):
         return result
     step.proof = outcome.proof
@@ -251,6 +260,8 @@ def _plan_waking(result: Judgement, rule: CompiledRule, state: RuleState, now: d
         if state.since is None and state.last_true is not None:
             result.wake(max(state.last_true + rule.spec.keep_firing_for, now + _SOON))
         for step in state.steps:
+            if holds_back(state, step):
+                continue
             if step.state is None and is_spec_of(step, rule):
                 result.wake(max(due_at(state, rule.spec.actions[step.index]), now + _SOON))
             elif step.open and step.state is not None:
@@ -270,7 +281,13 @@ def _drop_old_rules(policy: CompiledPolicy, memory: RunMemory) -> None:
 def _act(result: Judgement, due: Due, memory: RunMemory) -> None:
     case, step = due.case, due.step
     if step.type is ActionType.NOTIFY:
-        _notify(result, due)
+        if is_silenced(case.policy.policy, case.run.facts, case.now):
+            if step.reason != "Silenced":
+                _change(
+                    result, case, step, ActionState.WAITING, "Silenced", "the job's owner has silenced its policies"
+                )
+        else:
+            _notify(result, due)
         return
     moved = move(due, memory)
     if step.state is moved.state and step.reason == moved.reason:

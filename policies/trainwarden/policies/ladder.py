@@ -12,8 +12,11 @@ from trainwarden.policies.explaining import Case
 from trainwarden.policies.facts import JobPhase
 from trainwarden.policies.memory import RuleState, RunMemory, StepState, derived_id
 from trainwarden.policies.models import ActionSpec, OnExpiry
+from trainwarden.policies.wishes import SILENCED, is_silenced, opted_out
 
 __all__ = [
+    "APPROVED",
+    "DENIED",
     "QUIET_REFUSALS",
     "Due",
     "Move",
@@ -21,12 +24,15 @@ __all__ = [
     "begin_episode",
     "due_at",
     "due_steps",
+    "holds_back",
     "is_disruptive",
     "is_spec_of",
     "move",
     "waits_for",
 ]
 
+APPROVED, DENIED = "Approved", "Denied"
+"""Answers of people to a step that asks for an approval; reasons of the results that bring them."""
 QUIET_REFUSALS = frozenset({"AlreadySuspended", "Covered"})
 """Reasons of a refusal that is no news to people: what the step wanted has happened, or is happening."""
 
@@ -83,6 +89,11 @@ def begin_episode(case: Case) -> None:
     ]
 
 
+def holds_back(state: RuleState, step: StepState) -> bool:
+    """Whether a step must not begin now: it ends the training, and the condition is not true any more."""
+    return state.since is None and is_disruptive(step.type) and not step.busy
+
+
 def due_at(state: RuleState, spec: ActionSpec) -> datetime:
     """When a step's wait is over."""
     assert state.firing_since is not None  # noqa: S101 - only a firing rule has steps that are due
@@ -90,7 +101,10 @@ def due_at(state: RuleState, spec: ActionSpec) -> datetime:
 
 
 def due_steps(case: Case) -> Iterator[Due]:
-    """Steps that may begin, or wait to; those that Audit only spoke of, once the policy is in Enforce."""
+    """Steps that may begin, or wait to; those that Audit only spoke of, once the policy is in Enforce.
+
+    Nothing that ends the training begins while a rule is only kept firing.
+    """
     state = case.state
     if state.firing_since is None:
         return
@@ -99,14 +113,14 @@ def due_steps(case: Case) -> Iterator[Due]:
         spoken_of = step.state is ActionState.WOULD_ACT and not step.requested
         if not (step.open or (enforced and spoken_of)) or not is_spec_of(step, case.rule):
             continue
-        if case.now >= due_at(state, case.rule.spec.actions[step.index]):
+        if case.now >= due_at(state, case.rule.spec.actions[step.index]) and not holds_back(state, step):
             yield Due(case, step)
 
 
 def waits_for(due: Due) -> datetime | None:
     """Until when a Notify waits for the outcome of steps that are due with it, so that there is one message.
 
-    It does not wait for a step that a person must approve, or that a protection holds back.
+    It does not wait for a step that a person must approve, or that is held back.
     """
     spec, rule, state = due.spec, due.case.rule, due.case.state
     latest: datetime | None = None
@@ -115,6 +129,8 @@ def waits_for(due: Due) -> datetime | None:
             continue
         other_spec = rule.spec.actions[other.index]
         if other_spec.after != spec.after or other.reason in ("Approval", "YoungRun"):
+            continue
+        if other.open and holds_back(state, other):
             continue
         if other.state is None or not other.state.final:
             until = due_at(state, spec) + other_spec.timeout + _MARGIN
@@ -139,15 +155,20 @@ def move(due: Due, memory: RunMemory) -> Move:
         young = protections.min_running_for - timedelta(seconds=run.running_seconds(now))
         if young > timedelta(0):
             return Move(ActionState.WAITING, "YoungRun", "the run is protected until it has run long enough")
+    if opted_out(due.case.policy.policy, run.facts):
+        return Move(ActionState.WOULD_ACT, "OptedOut", f"{spec.type.value} would have been done; its owner opted out")
+    if is_silenced(due.case.policy.policy, run.facts, now):
+        return Move(ActionState.WAITING, "Silenced", SILENCED)
     if due.case.policy.ref.mode is Mode.AUDIT:
         return Move(
             ActionState.WOULD_ACT, "Audit", f"{spec.type.value} would have been done; the policy is in Audit mode"
         )
-    return (
-        _in_turn(due, memory)
-        or _approved(due)
-        or Move(ActionState.REQUESTED, "Due", f"{spec.type.value} was requested")
-    )
+    return _in_turn(due, memory) or _approved(due) or Move(ActionState.REQUESTED, "Due", _requested(due))
+
+
+def _requested(due: Due) -> str:
+    how = f", {due.step.answered}" if due.step.answered else ""
+    return f"{due.spec.type.value} was requested{how}"
 
 
 def _in_turn(due: Due, memory: RunMemory) -> Move | None:
@@ -177,8 +198,10 @@ def _other_steps(memory: RunMemory, mine: StepState) -> Iterator[tuple[str, Step
 def _approved(due: Due) -> Move | None:
     """Why a step waits for a person, or was not agreed to; None when it may go on."""
     approval, name = due.spec.approval, due.spec.type.value
-    if approval is None or not approval.required:
+    if approval is None or not approval.required or due.step.answer == APPROVED:
         return None
+    if due.step.answer == DENIED:
+        return Move(ActionState.REFUSED, "Denied", f"{name} was {due.step.answered}")
     if due.case.now < due_at(due.case.state, due.spec) + approval.expires_after:
         return Move(ActionState.WAITING, "Approval", f"{name} waits for an approval")
     if approval.on_expiry is OnExpiry.ALLOW:

@@ -29,6 +29,8 @@ class StepState(msgspec.Struct, rename="camel"):
     resume_command: str = ""
     told: bool = False  # a message to people has its outcome
     changes: int = 0  # decisions made of it, so that each has an id of its own
+    answer: str = ""  # Approved or Denied, by a person
+    answered: str = ""  # how, and by whom
     requested: bool = False  # it is in the hands of executor or notifier, whatever they say of it
 
     @property

@@ -181,8 +181,8 @@ class Rule(SpecModel):
     """CEL over the run; must give a bool."""
     for_: Annotated[Duration, Field(alias="for")] = timedelta(0)
     """How long `when` must stay true before the rule fires, such as `10m`."""
-    keep_firing_for: Duration = timedelta(0)
-    """How long the rule goes on firing after `when` has become false."""
+    keep_firing_for: Duration = Field(default_factory=lambda given: given.get("for_", timedelta(0)))
+    """How long the rule goes on firing after `when` was last true; without it as long as `for`."""
     on_unknown: Annotated[OnUnknown, _enum(OnUnknown)] = OnUnknown.HOLD
     """What an unknown `when` does: Hold neither fires nor resolves nor resets; False and True count as that."""
     severity: Annotated[Severity, _enum(Severity)] = Severity.WARNING
@@ -242,6 +242,8 @@ class ClusterTrainingPolicySpec(TrainingPolicySpec):
 
     namespace_selector: LabelSelector = LabelSelector()
     """Namespaces that the policy is for; `{}` is all."""
+    overrules_owners: bool = False
+    """Whether the policy passes over what owners wish in annotations of their TrainJobs: opt-outs and silences."""
 
 
 class Metadata(BaseModel):

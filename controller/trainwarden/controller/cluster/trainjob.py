@@ -16,10 +16,8 @@ from trainwarden.policies.facts import JobPhase, RunFacts
 __all__ = [
     "DEADLINE",
     "MANAGED_BY_KUEUE",
-    "OPT_OUT",
     "OWNER",
     "PRICE",
-    "SILENCE",
     "Related",
     "conditions_of",
     "facts_of",
@@ -34,10 +32,6 @@ PRICE = "trainwarden.dev/price-per-hour"
 """Annotation of a TrainJob: price of the whole job per hour."""
 OWNER = "trainwarden.dev/owner"
 """Annotation of a TrainJob: who is asked about it."""
-OPT_OUT = "trainwarden.dev/opt-out"
-"""Annotation of a TrainJob: "true" makes policies only say what they would have done."""
-SILENCE = "trainwarden.dev/silence-until"
-"""Annotation of a TrainJob: until then, RFC 3339, nothing is told or done."""
 MANAGED_BY_KUEUE = "kueue.x-k8s.io/queue-name"
 _JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 _INDEX = "batch.kubernetes.io/job-completion-index"
