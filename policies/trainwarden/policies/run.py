@@ -14,6 +14,7 @@ from trainwarden.policies.detectors.restarts import RestartWatch
 from trainwarden.policies.eta import Eta, Pace
 from trainwarden.policies.expressions.protocol import CelValue
 from trainwarden.policies.facts import JobPhase, RunFacts
+from trainwarden.policies.hearing import Hearing, Outage
 from trainwarden.policies.metrics import Metrics
 from trainwarden.policies.notice import Curve
 from trainwarden.policies.report import ReportLike
@@ -30,7 +31,12 @@ _LARGEST_TOTAL = 1 << 53  # beyond it a total is a placeholder for "unknown"
 
 
 class RunState:
-    """One job's run, over its attempts. Not thread-safe. Every `now` and `at` is an aware datetime."""
+    """One job's run, over its attempts. Not thread-safe. Every `now` and `at` is an aware datetime.
+
+    Args:
+        facts: The first that are known.
+        hearing: When it could be heard, shared by the runs of an engine; None: always.
+    """
 
     __slots__ = (
         "_attempts",
@@ -50,6 +56,7 @@ class RunState:
         "_total",
         "clock",
         "facts",
+        "hearing",
         "known_since",
         "memos",
         "metrics",
@@ -60,13 +67,14 @@ class RunState:
 
     facts: RunFacts
 
-    def __init__(self, facts: RunFacts) -> None:
+    def __init__(self, facts: RunFacts, hearing: Hearing | None = None) -> None:
         self.facts = facts
+        self.hearing = hearing or Hearing()
         self.known_since: datetime | None = None  # from when the windows are: the first report that was counted
         self.clock = RunningClock()
         self.metrics = Metrics()
         self.pace = Pace()
-        self.stall = StallClock()
+        self.stall = StallClock(self.hearing)
         self.restarts = RestartWatch(facts.restarts)
         self.memos: dict[tuple[str, tuple[CelValue, ...]], Memo] = {}  # answers over windows, while they hold
         self._attempts = Attempts(facts)
@@ -211,6 +219,26 @@ class RunState:
         """Whether nothing was heard for so long that what was heard no longer holds."""
         return self.clock.silent_for(now.timestamp()) > self.clock.silence
 
+    def since_report(self, now: datetime) -> float | None:
+        """Seconds without a report of this attempt in which one could have been heard; None before its pods are ready.
+
+        Before the first report they count from the start of the attempt.
+        """
+        since = self._heard_or_started()
+        return None if since is None else self.hearing.seconds(since, now.timestamp(), heard=since)
+
+    def outage(self, now: datetime) -> Outage | None:
+        """What of ours keeps it from being heard at a moment; None when nothing does."""
+        since = self._heard_or_started()
+        return None if since is None else self.hearing.outage(now.timestamp(), heard=since)
+
+    def passed(self, now: datetime) -> float:
+        """Running time at a moment; it stands still while the run can't be heard."""
+        heard, moment = self.clock.heard, now.timestamp()
+        if heard is None or moment <= heard or self.silent(now):
+            return self.clock.now(moment)
+        return self.clock.now(heard + self.hearing.seconds(heard, moment, heard=heard))
+
     def running_seconds(self, now: datetime) -> float:
         """Seconds its pods have been ready, over all attempts."""
         facts = self.facts
@@ -238,7 +266,7 @@ class RunState:
         since = self._checkpoint_passed if self._checkpoint is not None else self._first_step_passed
         if since is None:
             return None
-        return timedelta(seconds=max(self.clock.now(now.timestamp()) - since, 0.0))
+        return timedelta(seconds=max(self.passed(now) - since, 0.0))
 
     def metric_values(self) -> Mapping[str, float]:
         """Newest value of every metric, NaN and infinities included."""
@@ -253,6 +281,11 @@ class RunState:
     def moment(self, passed: float) -> datetime:
         """Wall time at a running time of the clock."""
         return datetime.fromtimestamp(self.clock.wall(passed), UTC)
+
+    def _heard_or_started(self) -> float | None:
+        heard = self.clock.heard if self.reporting() else None
+        started = self.facts.attempt_started_at
+        return started.timestamp() if heard is None and started is not None else heard
 
     def _learn_readiness(self, facts: RunFacts) -> None:
         runs, since = self.running(), facts.time

@@ -37,7 +37,7 @@ class RunScope:
     def __init__(self, run: RunState, now: datetime) -> None:
         self.run = run
         self.now = now
-        self.passed = run.clock.now(now.timestamp())
+        self.passed = run.passed(now)
         self._heard: str | None = None  # why nothing that was heard holds; empty when it does
         self._windows: dict[Window, None] = {}
         self._asked: dict[tuple[str, tuple[CelValue, ...]], CelValue | UnknownValueError] = {}

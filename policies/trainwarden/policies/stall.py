@@ -1,10 +1,13 @@
 """How long the step of a training has stood still, in time that counts, and how long it may.
 
 Time counts while the pods are ready and the phase is `train`. Starting (until the first step), evaluating and saving
-have budgets of their own, learnt from the run; what goes beyond them counts.
+have budgets of their own, learnt from the run; what goes beyond them counts. Time in which the training could not be
+heard, through no fault of its own, does not.
 """
 
 from __future__ import annotations
+
+from trainwarden.policies.hearing import Hearing
 
 __all__ = ["BUDGET_FACTOR", "LEAST_BUDGETS", "LEAST_STEP_BUDGET", "LONG_STEP_FACTOR", "STEP_FACTOR", "StallClock"]
 
@@ -22,11 +25,17 @@ LEAST_BUDGETS = {"init": 1800.0, "eval": 900.0, "checkpoint": 900.0}
 
 
 class StallClock:
-    """Seconds without a step. All moments are Unix seconds; one before the newest counts as the newest."""
+    """Seconds without a step. All moments are Unix seconds; one before the newest counts as the newest.
+
+    Args:
+        hearing: When the training could be heard; None: always.
+    """
 
     __slots__ = (
         "_counted",
         "_entered",
+        "_heard",
+        "_hearing",
         "_kind",
         "_longest",
         "_longest_steps",
@@ -38,7 +47,9 @@ class StallClock:
         "_usual",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, hearing: Hearing | None = None) -> None:
+        self._hearing = hearing or Hearing()
+        self._heard: float | None = None  # when the newest report came
         self._longest: dict[str, float] = {}
         self._longest_steps = (0.0, 0.0)  # seconds of the longest step, and of the second longest
         self._usual = 0.0  # seconds of a step, as reports tell
@@ -64,6 +75,7 @@ class StallClock:
     def observe(self, phase: str, at: float, *, moved: bool) -> None:
         """A report of this attempt: its phase, and whether the step has moved since the one before."""
         self._pass_to(at)
+        self._heard = at
         self._entered = True
         kind = phase if phase in LEAST_BUDGETS else "train"
         if moved:
@@ -113,7 +125,8 @@ class StallClock:
     def _ahead(self, now: float) -> float:
         if not self._ready or self._seen is None:
             return 0.0
-        return max(now - self._seen, 0.0)
+        heard = self._seen if self._heard is None else self._heard
+        return self._hearing.seconds(self._seen, now, heard=heard)
 
     def _pass_to(self, at: float) -> None:
         passed = self._ahead(at)

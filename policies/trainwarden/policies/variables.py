@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from trainwarden.policies.expressions.protocol import CelValue, UnknownValueError
+from trainwarden.policies.hearing import GRACE
 from trainwarden.policies.lengths import ago
 
 if TYPE_CHECKING:
@@ -69,17 +70,30 @@ def _phase(scope: RunScope) -> str:
     return scope.run.phase()
 
 
+def _check_hearing(scope: RunScope) -> None:
+    """See that a silence of the training would be its own.
+
+    Raises:
+        UnknownValueError: We could not have heard it, or it has not had the time to come back.
+    """
+    outage = scope.run.outage(scope.now)
+    if outage is None:
+        return
+    start = f"{datetime.fromtimestamp(outage.start, UTC):%H:%M:%S}"
+    if outage.end is None:
+        raise UnknownValueError(f"no report could be heard since {start} UTC: NATS or trainwarden is away")
+    end = f"{datetime.fromtimestamp(outage.end, UTC):%H:%M:%S}"
+    raise UnknownValueError(
+        f"no report could be heard from {start} to {end} UTC; a training has {GRACE:g} s from then on to come back"
+    )
+
+
 def _since_report(scope: RunScope) -> timedelta:
     run = scope.run
     if not run.running():
         raise UnknownValueError(f"the job is {run.facts.phase}, and is not expected to report")
-    started = run.facts.attempt_started_at
-    heard = run.clock.heard if run.reporting() else None
-    if heard is None:
-        if started is None:
-            raise UnknownValueError("the pods were never ready in this attempt")
-        return max(scope.now - started, timedelta())
-    return _seconds(scope.now.timestamp() - heard)
+    _check_hearing(scope)
+    return _seconds(scope.known(run.since_report(scope.now), "the pods were never ready in this attempt"))
 
 
 def _since_step(scope: RunScope) -> timedelta:
@@ -90,6 +104,7 @@ def _since_step(scope: RunScope) -> timedelta:
         raise UnknownValueError("nothing was reported in this attempt yet")
     if run.silent(scope.now):
         raise UnknownValueError(f"last heard {ago(run.clock.silent_for(scope.now.timestamp()))} ago")
+    _check_hearing(scope)
     return _seconds(scope.known(run.stall.still_for(scope.now.timestamp()), "nothing was reported in this attempt yet"))
 
 
@@ -123,6 +138,7 @@ def _eta(scope: RunScope) -> Eta:
 
 def _checkpoint_age(scope: RunScope) -> timedelta:
     scope.check_heard()
+    _check_hearing(scope)
     return scope.known(scope.run.checkpoint_age(scope.now), "no step was reported yet")
 
 
