@@ -43,11 +43,32 @@ def requested(judgement: Judgement) -> list[str]:
 
 
 def test_a_rule_decides_when_its_verdict_changes_and_not_otherwise() -> None:
-    walk = Walk([policy(f"{HIGH}\nfor: 10s")])
+    walk = Walk([policy(f"{HIGH}\nfor: 10s\nkeepFiringFor: 0s")])
 
     given = [told(walk.report(loss, at)) for at, loss in enumerate([1, 1, 3, 3, 1, 3] + [3] * 11 + [1])]
 
     assert given == [[], [], ["Pending"], [], ["Inactive"], ["Pending"], *[[]] * 9, ["Firing"], [], ["Resolved"]]
+
+
+def test_a_signal_that_flaps_is_one_incident_and_is_told_twice() -> None:
+    walk = Walk([policy(f"{HIGH}\nfor: 10s\nactions: [{{type: Notify}}]")])
+
+    for at in range(120):
+        walk.report(3 if at < 11 or (at % 7 and at < 90) else 1, at)
+
+    assert [(n.decision.verdict, n.incident) for j in walk.all for n in j.notices] == [
+        (Verdict.FIRING, walk.all[10].notices[0].incident),
+        (Verdict.RESOLVED, walk.all[10].notices[0].incident),
+    ]
+
+
+def test_nothing_that_ends_the_training_begins_while_a_rule_is_only_kept_firing() -> None:
+    walk = Walk([policy(f"{HIGH}\nkeepFiringFor: 1m\nactions: [{{type: Suspend, after: 10s}}]")])
+
+    asked = [requested(walk.report(loss, at)) for at, loss in enumerate([3] * 5 + [1] * 15 + [3])]
+
+    assert asked == [*[[]] * 20, ["Suspend"]]
+    assert all(judged.wake_at and judged.wake_at >= moment(at + 1) for at, judged in enumerate(walk.all[10:20], 10))
 
 
 def test_a_decision_says_what_it_was_made_from() -> None:

@@ -53,6 +53,16 @@ def test_keep_firing_for_counts_from_the_last_match(after: float, verdict: Verdi
     assert walk(rule(keepFiringFor="5m"), [(0, True), (after, False)])[-1] is verdict
 
 
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [({}, 0), ({"for": "10m"}, 600), ({"for": "10m", "keepFiringFor": "0s"}, 0), ({"keepFiringFor": "1m"}, 60)],
+)
+def test_a_rule_that_waits_to_fire_waits_as_long_to_resolve_unless_told_otherwise(
+    fields: dict[str, str], kept: int
+) -> None:
+    assert rule(**fields).keep_firing_for == timedelta(seconds=kept)
+
+
 def test_a_match_within_keep_firing_for_is_the_same_episode() -> None:
     state, spec = RuleState(), rule(keepFiringFor="5m")
 
@@ -127,7 +137,7 @@ def test_an_unknown_evaluation_never_changes_whether_a_rule_fires(
 @given(steps=steps, for_=st.integers(1, 120))
 def test_as_if_unknown_time_had_been_cut_out(steps: list[tuple[int, bool | None]], for_: int) -> None:
     """A walk with unknown evaluations gives the verdicts of the walk in which their time did not pass."""
-    spec = rule(**{"for": f"{for_}s"})
+    spec = rule(**{"for": f"{for_}s", "keepFiringFor": "0s"})
     with_gaps, without = RuleState(), RuleState()
     at = cut = 0
     unknown_since: int | None = None

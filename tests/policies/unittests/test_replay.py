@@ -8,6 +8,7 @@ from tests.policies.unittests.files import failures, outcomes, rule
 LADDER = """
 when: metrics.loss > 2.0
 for: 10m
+keepFiringFor: 0s
 actions:
 - {type: Notify}
 - {type: Checkpoint, after: 5m}
