@@ -122,7 +122,7 @@ def jobs(
 
     wide = output == "wide"
     with _cluster(kubeconfig, context, ALL if everywhere else namespace) as cluster:
-        labels, console = parse_selector(selector), console_for(sys.stdout)
+        labels, console = parse_selector(selector), console_for(sys.stdout, endless=wide and not watch)
         if watch:
             try:
                 if output in ("json", "yaml"):

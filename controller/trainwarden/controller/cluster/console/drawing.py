@@ -42,7 +42,7 @@ def explanation(explained: Explained, run: Object, now: datetime, look: Look) ->
     if explained.why:
         parts += [Text(""), Text(_why_title(explained), style="bold"), *(_point(Text(each)) for each in explained.why)]
     if explained.unread:
-        parts += [Text(""), Text("What you may not read", style="bold")]
+        parts += [Text(""), Text("Not read", style="bold")]
         parts += [_point(Text(each)) for each in explained.unread]
     return Group(*parts)
 

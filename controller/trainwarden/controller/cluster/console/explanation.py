@@ -10,7 +10,7 @@ import msgspec
 
 from trainwarden.controller.cluster.console.matching import Candidate
 from trainwarden.controller.cluster.console.reading import Object, ago, identity, items, length, moment, status_of, text
-from trainwarden.policies.models import Rule
+from trainwarden.policies.models import ClusterTrainingPolicy, Rule
 from trainwarden.policies.wishes import OPT_OUT, SILENCE
 
 __all__ = ["Explained", "ExplainedAction", "ExplainedPolicy", "ExplainedRule", "explain"]
@@ -99,7 +99,7 @@ def explain(
         state=text(status, "state") or "Unknown",
         policies=judging,
         not_for_it=others,
-        why=tuple(_why(status, annotations, judging, bool(policies), now)),
+        why=tuple(_why(status, annotations, judging, policies, now)),
         unread=tuple(unread),
         time=moment(status, "time"),
     )
@@ -200,7 +200,7 @@ def _why(
     status: Object,
     annotations: Mapping[str, str],
     policies: Sequence[ExplainedPolicy],
-    known: bool,
+    candidates: Sequence[Candidate],
     now: datetime,
 ) -> list[str]:
     """Each reason why nothing happens, or nothing more, the most general first."""
@@ -218,19 +218,29 @@ def _why(
     until = moment(annotations, SILENCE)
     if until is not None and until > now:
         why.append(
-            f"the job is silenced for {length(until - now)} more: nothing is told or done, "
-            "unless a cluster policy overrules it"
+            f"the job is silenced for {length(until - now)} more: nothing is told or done{_overruling(candidates)}"
         )
     if str(annotations.get(OPT_OUT, "")).lower() == "true":
-        why.append(f"its owner has opted out ({OPT_OUT}): policies only say what they would have done")
+        why.append(
+            f"its owner has opted out ({OPT_OUT}): policies only say what they would have done{_overruling(candidates)}"
+        )
     if not policies:
-        why.append("no policy is for this job" if known else "no policy judges this job")
+        why.append("no policy is for this job" if candidates else "no policy judges this job")
     rules = [(f"{policy.name}/{rule.name}", policy.mode, rule) for policy in policies for rule in policy.rules]
     for name, mode, rule in rules:
         why += _why_rule(name, mode, rule, now)
     if rules and all(rule.verdict in ("Inactive", "Resolved") for _, _, rule in rules):
         why.append("no rule fires: what they ask for is not so now")
     return why
+
+
+def _overruling(candidates: Sequence[Candidate]) -> str:
+    """Which policies pass over the owner's wishes."""
+    policies = [(each.name, each.policy) for each in candidates if each.policy is not None and not each.why_not]
+    names = [
+        name for name, policy in policies if isinstance(policy, ClusterTrainingPolicy) and policy.spec.overrules_owners
+    ]
+    return f", but {', '.join(names)} overrule{'s' if len(names) == 1 else ''} it" if names else ""
 
 
 def _why_rule(name: str, mode: str, rule: ExplainedRule, now: datetime) -> list[str]:

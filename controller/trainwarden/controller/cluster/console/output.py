@@ -18,9 +18,10 @@ __all__ = ["as_list", "console_for", "look_for", "plain", "print_data", "print_l
 _ENDLESS = 4096  # characters of a line that no terminal breaks
 
 
-def console_for(stream: TextIO) -> Console:
-    """A console; where no terminal is, nothing is cut or broken."""
-    return Console(file=stream, width=None if stream.isatty() else _ENDLESS, highlight=False, markup=False, emoji=False)
+def console_for(stream: TextIO, *, endless: bool = False) -> Console:
+    """A console; where no terminal is, or lines are to be endless, nothing is cut or broken by us."""
+    width = _ENDLESS if endless or not stream.isatty() else None
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def look_for(console: Console, *, wide: bool = False, namespaces: bool = False) -> Look:
@@ -31,9 +32,6 @@ def look_for(console: Console, *, wide: bool = False, namespaces: bool = False) 
 
 def print_lines(console: Console, *parts: RenderableType) -> None:
     """Print for people, without blanks at the ends of lines."""
-    if console.is_terminal:
-        console.print(*parts, sep="\n")
-        return
     with console.capture() as capture:
         console.print(*parts, sep="\n")
     for line in capture.get().splitlines():

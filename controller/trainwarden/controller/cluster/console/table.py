@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +26,8 @@ from trainwarden.policies.expressions.functions import human_number
 __all__ = ["Look", "alerts_of", "bar", "jobs_table"]
 
 _CELLS = 12  # of a progress bar
+_GAP = 3  # between two columns
+_CUT = ("NAME", "ALERTS", "NAMESPACE", "STATE")  # what is cut first where there is no room
 _COLOURS = {
     "Running": "green",
     "Pending": "cyan",
@@ -54,8 +58,9 @@ class _Column:
     title: str
     cell: Callable[[Object, datetime, Look], Text | str]
     right: bool = False
-    from_width: int = 0  # left out on narrower terminals
     wide: bool = False  # only when all were asked for
+    spare: int = 0  # where there is no room it is left out, the highest first; 0 for never
+    least: int = 0  # it may be cut to so many characters; 0 for never
 
 
 def jobs_table(runs: Sequence[Object], now: datetime, look: Look) -> Table:
@@ -66,13 +71,43 @@ def jobs_table(runs: Sequence[Object], now: datetime, look: Look) -> Table:
         now: The time, for ages.
         look: What the terminal can show.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_edge=False, header_style="bold")
-    columns = [column for column in _COLUMNS if _shown(column, look)]
+    columns = [
+        column
+        for column in _COLUMNS
+        if (look.namespaces or column.title != "NAMESPACE") and (look.wide or not column.wide)
+    ]
+    cells = {column.title: [column.cell(run, now, look) for run in runs] for column in columns}
+    widths = {
+        column.title: max(len(column.title), *(cell_len(str(cell)) for cell in cells[column.title]), 0)
+        for column in columns
+    }
+    _fit(columns, widths, look.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis")
-    for run in runs:
-        table.add_row(*(column.cell(run, now, look) for column in columns))
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        width = widths[column.title]
+        table.add_column(
+            column.title, justify=justify, no_wrap=True, overflow="ellipsis", min_width=width, max_width=width
+        )
+    for index in range(len(runs)):
+        table.add_row(*(cells[column.title][index] for column in columns))
     return table
+
+
+def _fit(columns: list[_Column], widths: dict[str, int], room: int) -> None:
+    """Leave out what can be spared, and cut what can be cut, until the table is no wider than the room."""
+
+    def excess() -> int:
+        return sum(widths[column.title] for column in columns) + _GAP * (len(columns) - 1) - room
+
+    for column in sorted((each for each in columns if each.spare), key=lambda each: -each.spare):
+        cuts = sum(max(0, widths[each.title] - each.least) for each in columns if each.least)
+        if excess() > (cuts if column.title == "ALERTS" else cuts / 4):  # else cutting is the smaller loss
+            columns.remove(column)
+    for title in _CUT:
+        for column in columns:
+            if column.title == title:
+                widths[title] -= max(0, min(excess(), widths[title] - column.least))
 
 
 def bar(share: float | None, colour: str, *, blocks: bool) -> Text:
@@ -108,12 +143,6 @@ def alerts_of(run: Object, now: datetime) -> list[tuple[str, str]]:
     return waiting + firing + problems + pending
 
 
-def _shown(column: _Column, look: Look) -> bool:
-    if column.title == "NAMESPACE":
-        return look.namespaces
-    return look.wide or (not column.wide and look.width >= column.from_width)
-
-
 def _progress(run: Object, _: datetime, look: Look) -> Text:
     status = status_of(run)
     state = text(status, "state")
@@ -139,7 +168,7 @@ def _state(run: Object, _: datetime, look: Look) -> Text:
     state = text(status, "state") or "Unknown"
     cell = Text(state, style=_COLOURS.get(state, ""))
     if text(status, "suspendedBy") and state in ("Suspended", "Queued"):
-        cell.append(" by policy" if look.width >= 100 or look.wide else " *", style="yellow")
+        cell.append(" by policy", style="yellow")
     return cell
 
 
@@ -175,21 +204,21 @@ def _words(name: str) -> Callable[[Object, datetime, Look], str]:
 
 
 _COLUMNS = (
-    _Column("NAMESPACE", lambda run, _, __: text(run["metadata"], "namespace")),
-    _Column("NAME", lambda run, _, __: text(run["metadata"], "name")),
+    _Column("NAMESPACE", lambda run, _, __: text(run["metadata"], "namespace"), least=10),
+    _Column("NAME", lambda run, _, __: text(run["metadata"], "name"), least=20),
     _Column("PROGRESS", _progress),
-    _Column("STEP", _step, right=True, from_width=110),
+    _Column("STEP", _step, right=True, spare=4),
     _Column("ETA", _eta, right=True),
     _Column("LOSS", _words("loss"), right=True),
-    _Column("STATE", _state),
-    _Column("GPUS", _amount("gpus"), right=True),
-    _Column("AGE", _age, right=True),
-    _Column("STEPS/S", _amount("stepsPerSecond"), right=True, wide=True),
-    _Column("GPU-HOURS", _amount("gpuHours"), right=True, wide=True),
-    _Column("SAVED", _amount("savedGpuHours"), right=True, wide=True),
-    _Column("COST", _amount("cost"), right=True, wide=True),
-    _Column("CHECKPOINT", _checkpoint, wide=True),
-    _Column("SOURCE", _words("source"), wide=True),
-    _Column("ATTEMPT", _words("attempt"), wide=True),
-    _Column("ALERTS", _alerts, from_width=90),
+    _Column("STATE", _state, least=9),
+    _Column("GPUS", _amount("gpus"), right=True, spare=3),
+    _Column("AGE", _age, right=True, spare=2),
+    _Column("STEPS/S", _amount("stepsPerSecond"), right=True, wide=True, spare=5),
+    _Column("GPU-HOURS", _amount("gpuHours"), right=True, wide=True, spare=6),
+    _Column("SAVED", _amount("savedGpuHours"), right=True, wide=True, spare=7),
+    _Column("COST", _amount("cost"), right=True, wide=True, spare=8),
+    _Column("CHECKPOINT", _checkpoint, wide=True, spare=9),
+    _Column("SOURCE", _words("source"), wide=True, spare=10),
+    _Column("ATTEMPT", _words("attempt"), wide=True, spare=11),
+    _Column("ALERTS", _alerts, spare=1, least=16),
 )
