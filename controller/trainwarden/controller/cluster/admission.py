@@ -19,6 +19,8 @@ PATHS = {plural: f"/check-{plural}" for plural in PLURALS}
 ANSWERS_PATH = "/answers"
 """Path of the webhook that notes who answers, for the MutatingWebhookConfiguration."""
 
+_ANSWERS = (APPROVE, DENY, RESUME)  # that one of them is taken away, as we do, is no answer
+
 
 def register(registry: kopf.OperatorRegistry, cel: CelEngine) -> None:
     """Add the handlers.
@@ -40,7 +42,7 @@ def register(registry: kopf.OperatorRegistry, cel: CelEngine) -> None:
         annotations = body.metadata.annotations
         old = more.get("old")
         before = ((old or {}).get("metadata") or {}).get("annotations") or {}
-        answered = any(annotations.get(name) != before.get(name) for name in (APPROVE, DENY, RESUME))
+        answered = any(name in annotations and annotations[name] != before.get(name) for name in _ANSWERS)
         if answered:
             patch.metadata.annotations[ANSWERED_BY] = str(userinfo.get("username", ""))
         elif annotations.get(ANSWERED_BY) != before.get(ANSWERED_BY):

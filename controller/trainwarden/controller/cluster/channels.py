@@ -145,7 +145,7 @@ class ChannelKinds:
             return None, f"spec.secretRef: {name} holds no address; put Apprise URLs there, one a line"
         for number, url in enumerate(urls, 1):
             try:
-                AppriseNotifier(url, target=f"#{number}", timeout=15.0, public_only=False)
+                AppriseNotifier(url, target=f"#{number}", public_only=False)
             except ChannelUrlError as error:
                 return None, f"spec.secretRef: address {number} of {name} can't be used: {error}"
         return (

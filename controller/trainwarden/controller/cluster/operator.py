@@ -18,6 +18,8 @@ import kopf
 import msgspec
 from lightkube import ApiError, AsyncClient, KubeConfig
 
+from trainwarden.controller.bridge.pending import Pending
+from trainwarden.controller.bridge.publisher import Publisher
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.cluster.admission import register as register_admission
@@ -25,6 +27,8 @@ from trainwarden.controller.cluster.brakes import Brakes, Limits
 from trainwarden.controller.cluster.channels import ChannelKinds
 from trainwarden.controller.cluster.leading import Leadership
 from trainwarden.controller.cluster.policies import PolicyKinds
+from trainwarden.controller.cluster.posted import PostedProgress
+from trainwarden.controller.cluster.reflector import Key, Object
 from trainwarden.controller.cluster.target import Targets
 from trainwarden.controller.cluster.telling import Events
 from trainwarden.controller.cluster.training_runs import TrainingRuns
@@ -102,7 +106,15 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
         for writer in writers:
             writer.facts_changed(facts)
 
-    watcher = Watcher(client, bus, price_per_gpu_hour=settings.price_per_gpu_hour, changed=changed)
+    readers: list[PostedProgress] = []
+
+    def seen(key: Key, trainjob: Object | None) -> None:
+        for reader in readers:
+            reader.seen(key, trainjob)
+
+    watcher = Watcher(client, bus, price_per_gpu_hour=settings.price_per_gpu_hour, changed=changed, seen=seen)
+    pending = Pending()
+    readers.append(PostedProgress(watcher, pending))
     runs = TrainingRuns(client, bus, watcher)
     writers.append(runs)
     registry = kopf.OperatorRegistry()
@@ -124,6 +136,7 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
             asyncio.create_task(runs.run()),
             asyncio.create_task(executor.run()),
             asyncio.create_task(Events(client, bus).run()),
+            asyncio.create_task(Publisher(bus, pending).run()),
         ]
         log.info("works jobs=%d", len(watcher.trainjobs.objects))
         await asyncio.gather(*tasks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from trainwarden.controller.bridge.training import RUN_PREFIX
 from trainwarden.controller.status import RuleStatus, RunStatus
 from trainwarden.policies.condition import Condition
 from trainwarden.policies.decision import ActionState, ActionType, Mode, Severity, Verdict
@@ -48,7 +49,7 @@ def status_of_run(
     loss = next((state.metrics[name] for name in ("loss", "train/loss", "train_loss") if name in state.metrics), None)
     return TrainingRunStatus(
         **shared,
-        source="reporter" if state.step is not None else "",
+        source=_source(state),
         progress=f"{state.percent:.0f} %" if state.percent is not None else "",
         eta=_length(state.eta_seconds),
         eta_low=_length(state.eta_low_seconds),
@@ -67,6 +68,12 @@ def status_of_run(
         known_since=state.known_since,
         conditions=_conditions(facts, rules, state, old, now),
     )
+
+
+def _source(state: RunStatus) -> str:
+    if state.step is None:
+        return ""
+    return "bridge" if state.run.run.startswith(RUN_PREFIX) else "reporter"
 
 
 def _running(facts: RunFacts, now: datetime) -> float:

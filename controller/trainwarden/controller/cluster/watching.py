@@ -38,6 +38,7 @@ class Watcher:
         bus: Where facts are told.
         price_per_gpu_hour: Of jobs that carry no price of their own.
         changed: Called with the facts of a job whenever they were told.
+        seen: Called with each TrainJob that has changed; None when it is gone.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Watcher:
         *,
         price_per_gpu_hour: float | None = None,
         changed: Callable[[RunFacts], None] = lambda facts: None,
+        seen: Callable[[Key, Object | None], None] = lambda key, trainjob: None,
     ) -> None:
-        self._bus, self._price, self._changed = bus, price_per_gpu_hour, changed
-        self.trainjobs = Reflector(client, TrainJob, self._job_changed)
+        self._bus, self._price, self._changed, self._seen = bus, price_per_gpu_hour, changed, seen
+        self.trainjobs = Reflector(client, TrainJob, self._trainjob_changed)
         self._jobsets = Reflector(client, JobSet, self._job_changed)
         self._pods = Reflector(client, Pod, self._pod_changed, labels={_JOBSET: None})
         self._workloads = Reflector(client, Workload, self._workload_changed)
@@ -145,6 +147,10 @@ class Watcher:
 
     def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._dirty[key] = None
+
+    def _trainjob_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._dirty[key] = None
+        self._seen(key, new)
 
     def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         item = new or old

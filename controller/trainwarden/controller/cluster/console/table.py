@@ -102,7 +102,7 @@ def _fit(columns: list[_Column], widths: dict[str, int], room: int) -> None:
 
     for column in sorted((each for each in columns if each.spare), key=lambda each: -each.spare):
         cuts = sum(max(0, widths[each.title] - each.least) for each in columns if each.least)
-        if excess() > (cuts if column.title == "ALERTS" else cuts / 4):  # else cutting is the smaller loss
+        if excess() > (cuts if column.title == "ALERTS" else cuts / 2):  # else cutting is the smaller loss
             columns.remove(column)
     for title in _CUT:
         for column in columns:
@@ -211,8 +211,8 @@ _COLUMNS = (
     _Column("ETA", _eta, right=True),
     _Column("LOSS", _words("loss"), right=True),
     _Column("STATE", _state, least=9),
-    _Column("GPUS", _amount("gpus"), right=True, spare=3),
-    _Column("AGE", _age, right=True, spare=2),
+    _Column("GPUS", _amount("gpus"), right=True, spare=2),
+    _Column("AGE", _age, right=True, spare=3),
     _Column("STEPS/S", _amount("stepsPerSecond"), right=True, wide=True, spare=5),
     _Column("GPU-HOURS", _amount("gpuHours"), right=True, wide=True, spare=6),
     _Column("SAVED", _amount("savedGpuHours"), right=True, wide=True, spare=7),
