@@ -86,6 +86,7 @@ class Product:
     def start_operator(self, *options: str, webhooks: bool = True) -> None:
         """Start the operator with its own rights alone, and lead the webhooks to it."""
         account = self._plane.account(NAMESPACE, "trainwarden-operator")
+        options = ("--runs-per-hour=10000", *options)  # many tests end a run each
         if webhooks:
             certificate, key = self._plane.certificates.server("trainwarden-webhook")
             options = (

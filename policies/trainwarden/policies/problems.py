@@ -16,16 +16,18 @@ class PolicyError(ValueError):
 class Problem:
     """One thing that is wrong with a policy."""
 
-    source: str  # file
-    line: int  # from 1; 0 while unknown
+    source: str  # file; empty for an object that came without one
+    line: int  # from 1, of the file, or without one of the expression; 0 while unknown
     column: int
     field: str  # such as spec.rules[2].when; empty for the document
     found: str
     remedy: str
 
     def __str__(self) -> str:
-        place = f"{self.source}:{self.line}:{self.column}" if self.line else self.source
-        return f"{f'{place}: ' if place else ''}{f'{self.field}: ' if self.field else ''}{self.found}; {self.remedy}"
+        place = f"{self.source}:{self.line}:{self.column}" if self.source and self.line else self.source
+        within = f"at {self.line}:{self.column} of the expression: " if self.line and not self.source else ""
+        parts = [f"{part}: " for part in (place, self.field) if part]
+        return f"{''.join(parts)}{within}{self.found}; {self.remedy}"
 
 
 class PolicyInvalidError(PolicyError):
