@@ -111,6 +111,59 @@ def test_metadata_of_kubernetes_and_a_status_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ('when: "eval/loss" in metrics', """when: '"eval/loss" in metrics'"""),
+        ("when: 'loss' in metrics", """when: "'loss' in metrics\""""),
+        ("when: \"a\" in metrics && 'b' in metrics", """when: '"a" in metrics && \'\'b\'\' in metrics'"""),
+        ("when: metrics.loss > (job.gpus > 1 ? 4.0 : 2.0)", "when: 'metrics.loss > (job.gpus > 1 ? 4.0 : 2.0)'"),
+        ('when: !nonFinite("loss")', """when: '!nonFinite("loss")'"""),
+        ("when: !job.paused", "when: '!job.paused'"),
+        ('when: "a" == "b"\n    message: the loss: high', """when: '"a" == "b"'"""),
+        ("when: 'true'\n    message: the loss: high", "message: 'the loss: high'"),
+        ("when: 'true'\n    message: `high`", "message: '`high`'"),
+        ("when: 'true'\n  variables: [{name: a, expression: !b}]", "expression: '!b'"),
+        ("when: 'true'\n  match: \"dev\" == job.queue", """match: '"dev" == job.queue'"""),
+    ],
+)
+def test_an_expression_that_yaml_does_not_take_as_text_is_shown_in_quotes(line: str, remedy: str) -> None:
+    (problem,) = problems(SHORT.replace("when: metrics.loss > 2.0", line))
+
+    assert problem.endswith(f"; put the whole expression in quotes: {remedy}")
+
+
+@pytest.mark.parametrize("message", ["loss is too high", "high", "Loss!"])
+def test_a_message_of_plain_text_is_shown_in_quotes_within_quotes(message: str) -> None:
+    (problem,) = problems(f"{SHORT}    message: {message}\n")
+
+    assert problem.endswith(
+        f"""a message is CEL, so plain text stands in quotes within quotes: message: '"{message}"'"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("97%", "'97%'; write the number alone: 97"),
+        ("'97'", "'97'; write the number alone: 97"),
+        ("many", "'many'; a number is right, such as 97"),
+        ("197", "197; at most 100 is right"),
+        ("-1", "-1; at least 0 is right"),
+        ("[97]", "list; a number is right, such as 97"),
+    ],
+)
+def test_a_number_that_is_none_is_told_in_our_words(given: str, told: str) -> None:
+    found = problems(f"{SHORT}  protections: {{abovePercent: {given}}}\n")
+
+    assert found in ([f"p.yaml:9:31: spec.protections.abovePercent: {told}"], [])
+    assert found or given == "'97'"
+
+
+def test_one_mistake_in_a_rule_is_one_problem() -> None:
+    assert len(problems(SHORT.replace("when: metrics.loss > 2.0", "when: true"))) == 1
+
+
+@pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
         ("when:", "wen:", ":8:5: spec.rules[0].wen: an unknown key; did you mean when?"),

@@ -21,6 +21,8 @@ _BY_TIME = (
     "job.projectedCost", "checkpoint.age", "now", "age()", "sinceBest()",
 )  # fmt: skip
 
+_SHOWN = 60  # characters of a message in a remedy
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
@@ -64,7 +66,8 @@ def compile_policy(policy: Policy, engine: CelEngine) -> CompiledPolicy:
         try:
             return engine.compile(source, field=field, result=result, variables=types)
         except ExpressionError as error:
-            problems.append(Problem("", error.line, error.column, field, error.found, error.remedy))
+            remedy = _as_text(source) if field.endswith(".message") and _is_prose(source) else error.remedy
+            problems.append(Problem("", error.line, error.column, field, error.found, remedy))
             return None
 
     spec = policy.spec
@@ -99,6 +102,16 @@ def compile_policy(policy: Policy, engine: CelEngine) -> CompiledPolicy:
         mode=spec.mode,
     )
     return CompiledPolicy(policy, ref, match, tuple(variables), tuple(rules))
+
+
+def _is_prose(source: str) -> bool:
+    """Whether a message is a plain sentence rather than CEL."""
+    return not any(sign in source for sign in "\"'+(")
+
+
+def _as_text(source: str) -> str:
+    shown = source.strip() if len(source) < _SHOWN else source[:_SHOWN].strip() + "…"
+    return f"a message is CEL, so plain text stands in quotes within quotes: message: '\"{shown}\"'"
 
 
 def _rule(

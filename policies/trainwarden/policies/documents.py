@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -84,11 +85,12 @@ def read_documents(
             documents.append(Document(source, body, reader.places, reader.keys, bool(reader.repeated)))
             problems += reader.problems(source)
     except yaml.MarkedYAMLError as error:
-        problems.append(_yaml_problem(error, source))
+        problems.append(_yaml_problem(error, source, text))
     except yaml.YAMLError as error:
         problems.append(Problem(source, 1, 1, "", f"a character that YAML does not allow ({error})", "remove it"))
     except _TextError as error:
-        problems.append(Problem(source, error.place.line, error.place.column, "", error.found, error.remedy))
+        remedy = _quoting(text, error.place.line) or error.remedy
+        problems.append(Problem(source, error.place.line, error.place.column, "", error.found, remedy))
     except RecursionError:
         problems.append(Problem(source, 1, 1, "", "YAML that is nested too deeply", f"write a plain {wanted}"))
     return documents, problems
@@ -105,7 +107,7 @@ def validated(model: type[Model], document: Document, *, page: str) -> tuple[Mod
     try:
         return model.model_validate(document.body), []
     except ValidationError as error:
-        details = error.errors(include_url=False)
+        details = [d for d in error.errors(include_url=False) if d["type"] != "default_factory_not_called"]
         paths = [detail["loc"] for detail in details]
         # Items with problems of their own are gone when pydantic counts a list.
         empty = [
@@ -195,6 +197,20 @@ def _told(detail: Any, model: type[BaseModel], page: str) -> tuple[Path, str, st
         if isinstance(given, bool) and "True" in choices:
             return path, f"the bool {shown}", f'write "{given}" in quotes'
         return path, shown[:80], close(str(given), choices) or f"{expected} is right"
+    if kind in ("float_parsing", "float_type", "int_parsing", "int_type", "int_from_float"):
+        number = str(given).strip().removesuffix("%").strip()
+        plain = re.fullmatch(r"[+-]?\d+(\.\d+)?", number) is not None
+        right = f"write the number alone: {number}" if plain else "a number is right, such as 97"
+        return path, shown[:80], right
+    if kind in ("greater_than_equal", "less_than_equal"):
+        bound = context.get("ge", context.get("le"))
+        return path, shown[:80], f"{'at least' if 'ge' in context else 'at most'} {bound:g} is right"
+    if kind in ("bool_type", "bool_parsing"):
+        return path, shown[:80], "true or false is right"
+    if kind == "string_too_short":
+        return path, "an empty text", "write one, or leave the field out"
+    if kind == "string_too_long":
+        return path, f"{len(str(given))} characters", f"at most {context['max_length']} are right"
     if kind == "string_type":
         hint = "put it in quotes" if isinstance(given, int | float | bool) else "a text is right"
         return path, f"{shown} of type {yaml_type(given)}", hint
@@ -239,11 +255,29 @@ def close(name: str, known: Mapping[str, Any] | set[str] | list[str]) -> str:
     return f"did you mean {lowered[near[0]]}?" if near else ""
 
 
-def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
+_EXPRESSION = re.compile(r"\b(when|match|message|expression):[ \t]+(\S.*?)\s*\Z")
+
+_WHOLE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[|>].*""")
+
+
+def _quoting(text: str, line: int) -> str:
+    """How the expression on a line, or the one before it, is written so that YAML takes it as text."""
+    lines = text.split("\n")
+    for number in (line, line - 1):
+        found = _EXPRESSION.search(lines[number - 1]) if 0 < number <= len(lines) else None
+        if found is not None and not _WHOLE.fullmatch(found[2]):
+            inside = "{" in lines[number - 1].partition(found[0])[0]
+            written = found[2].rstrip("]}, ") if inside else found[2]
+            single = "'" not in written or '"' in written
+            quoted = "'" + written.replace("'", "''") + "'" if single else f'"{written}"'
+            return f"put the whole expression in quotes: {found[1]}: {quoted}"
+    return ""
+
+
+def _yaml_problem(error: yaml.MarkedYAMLError, source: str, text: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
     found = f"{error.context}: {error.problem}" if error.context else str(error.problem)
     remedy = "put the text in quotes" if "mapping values" in found else "check indentation, quotes and brackets"
-    if "\\t" in found:
-        remedy = "indent with spaces, not with tabs"
+    remedy = "indent with spaces, not with tabs" if "\\t" in found else _quoting(text, line) or remedy
     return Problem(source, line, column, "", f"not YAML ({found})", remedy)

@@ -273,6 +273,46 @@ def test_a_wrong_expression_is_refused_with_place_and_remedy(
     assert str(refused.value) == message
 
 
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("plateau(loss, 500)", 'write the name in quotes: "loss"'),
+        ("plateau(metrics.loss, 500)", 'write the name in quotes: "loss"'),
+        ('plateau(metrics["eval/loss"], 500)', 'write the name in quotes: "eval/loss"'),
+        ('overfitting("eval/loss", loss, 50)', 'write the name in quotes: "loss"'),
+        ("sinceBest(metrics.loss) > duration('2h')", 'write the name in quotes: "loss"'),
+        ("plateau(watched, 500)", "write variables.watched"),
+        ('plateau("loss", "2h")', 'write a window as duration("2h")'),
+        ('plateau("loss", "2d", "lower")', 'write a window as duration("48h")'),
+        ('plateau("loss", 2h)', 'write a duration as duration("2h")'),
+        ('plateau("loss", 2d)', 'write a duration as duration("48h")'),
+        ("progress.sinceStep > 30m", 'write a duration as duration("30m")'),
+        ("metrics.loss > 2 and true", "write && for and"),
+        ("metrics.loss > 2 & true", "write && for and"),
+        ("metrics.loss > 2 OR true", "write || for or"),
+        ("metrics.loss > 2 | true", "write || for or"),
+        ('not nonFinite("loss")', "write ! for not"),
+        ("not(true)", "write ! for not"),
+        ("true && not false", "write ! for not"),
+        ("nonFinite(\u201closs\u201d)", "write straight quotes, \" or '"),
+        ("metrics.loss \u2265 2", "write >="),
+        ("metrics.loss <> 2", "write !="),
+        ("metrics.loss is 2", "compare with =="),
+        ("progress.percent > 95%", "write the number without %"),
+        ("metrics.loss == NaN", 'NaN and infinity are never compared: ask nonFinite("loss")'),
+        ("metrics.loss > Infinity", 'NaN and infinity are never compared: ask nonFinite("loss")'),
+        ("isnan(metrics.loss)", 'NaN and infinity are never compared: ask nonFinite("loss")'),
+        ("abs(metrics.loss) > 2", "compare with both ends, such as x > 2 || x < -2"),
+        ("job.gpus > 1 == True", "write true"),
+    ],
+)
+def test_what_people_bring_from_other_languages_is_put_right(source: str, remedy: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        engine().compile(source, field="when", result=Type.BOOL, variables=VARIABLES)
+
+    assert refused.value.remedy == remedy
+
+
 @pytest.mark.parametrize("which", ENGINES)
 @pytest.mark.parametrize(
     "source",

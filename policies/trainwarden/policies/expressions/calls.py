@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from trainwarden.policies.expressions.errors import nearest
 from trainwarden.policies.expressions.parts import Part, a, duration_text, finite, quoted
+from trainwarden.policies.expressions.remedies import FOREIGN_FUNCTIONS
 from trainwarden.policies.expressions.slots import Argument
-from trainwarden.policies.expressions.syntax import Call, Name, Place, Select, read_duration
+from trainwarden.policies.expressions.syntax import Call, Index, Literal, Name, Place, Select, read_duration
 from trainwarden.policies.expressions.types import (
     BOOL,
     DOUBLE,
@@ -39,6 +41,7 @@ _TIME_PARTS = {
     DURATION: ("getHours", "getMinutes", "getSeconds"),
 }  # fmt: skip
 _LONGEST = 40  # characters of a number, duration, moment or bool as text
+_LENGTH = re.compile(r"(\d+(h|m|s|ms))+\Z|\d+d\Z")
 _PLAIN = ("size", "human", "bool", "double", "duration", "int", "string", "timestamp")
 _STRING_METHODS = ("contains", "endsWith", "matches", "startsWith")
 
@@ -58,7 +61,9 @@ def check_call(checker: Checker, node: Call) -> Part:
         return _size(checker, node, checker.names_or(node.arguments[0]))
     if node.function in _PLAIN:
         return _convert(checker, node)
-    remedy = nearest(node.function, [*_KNOWN_FUNCTIONS, *_PLAIN, "has"], "docs/expressions.md lists the functions")
+    remedy = FOREIGN_FUNCTIONS.get(node.function, "") or nearest(
+        node.function, [*_KNOWN_FUNCTIONS, *_PLAIN, "has"], "docs/expressions.md lists the functions"
+    )
     raise checker.syntax.error(node.place, f"unknown function {node.function!r}", remedy)
 
 
@@ -218,6 +223,7 @@ def _macro(checker: Checker, node: Call) -> Part:
 
 def _history(checker: Checker, node: Call, function: Function) -> Part:
     """A function of the vocabulary. With arguments known beforehand it is read like a variable."""
+    _check_metric_names(checker, node, function)
     arguments = [checker.part(argument) for argument in node.arguments]
     types = tuple(argument.type for argument in arguments)
     overload = next((o for o in function.overloads if tuple(of_vocabulary(t) for _, t in o.parameters) == types), None)
@@ -227,6 +233,10 @@ def _history(checker: Checker, node: Call, function: Function) -> Part:
             for o in function.overloads
         )
         found = f"{function.name}({', '.join(map(str, types))})"
+        for argument, part in zip(node.arguments[1:], arguments[1:], strict=True):
+            if isinstance(part.constant, str) and _LENGTH.match(part.constant) and _takes_window(function):
+                remedy = f'write a window as duration("{_in_hours(part.constant)}")'
+                raise checker.syntax.error(argument.place, f"the text {part.constant!r}", remedy)
         raise checker.syntax.error(node.place, found, f"it is called as {ways}")
     for argument, part, (name, _) in zip(node.arguments, arguments, overload.parameters, strict=True):
         _check_argument(checker, name, part.constant, argument.place)
@@ -238,6 +248,35 @@ def _history(checker: Checker, node: Call, function: Function) -> Part:
     return Part(
         f"{dynamic_name(function.name, overload)}({', '.join(finite(part, part.type) for part in arguments)})", result
     )
+
+
+def _check_metric_names(checker: Checker, node: Call, function: Function) -> None:
+    """A metric is given by its name, in quotes: neither as a plain name nor as its value."""
+    for index, argument in enumerate(node.arguments):
+        if not any(
+            o.parameters[index][0].lower().endswith("metric") for o in function.overloads if index < len(o.parameters)
+        ):
+            continue
+        dotted = checker.dotted(argument) or ""
+        name = ""
+        if isinstance(argument, Name) and dotted not in {"", "now", "metrics"} | checker.roots:
+            name = argument.name
+        elif dotted.startswith("metrics."):
+            name = dotted.removeprefix("metrics.")
+        elif isinstance(argument, Index) and checker.dotted(argument.operand) == "metrics":
+            name = str(argument.key.value) if isinstance(argument.key, Literal) else ""
+        if name and name not in checker.variables:
+            found = f"{checker.syntax.text(argument.place)} where {function.name} takes the name of a metric"
+            raise checker.syntax.error(argument.place, found, f'write the name in quotes: "{name}"')
+
+
+def _takes_window(function: Function) -> bool:
+    return any(name == "window" for overload in function.overloads for name, _ in overload.parameters)
+
+
+def _in_hours(text: str) -> str:
+    """A length of time for duration(...), which has no days."""
+    return f"{int(text[:-1]) * 24}h" if text.endswith("d") else text
 
 
 def _check_argument(checker: Checker, name: str, value: Argument | None, place: Place) -> None:

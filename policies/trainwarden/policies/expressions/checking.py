@@ -25,6 +25,7 @@ from trainwarden.policies.expressions.parts import (
     size_of,
 )
 from trainwarden.policies.expressions.protocol import Limits
+from trainwarden.policies.expressions.remedies import FOREIGN_NAMES
 from trainwarden.policies.expressions.slots import Argument, Slot
 from trainwarden.policies.expressions.syntax import (
     Binary,
@@ -187,6 +188,8 @@ class Checker:
             raise self.syntax.error(node.place, f"{node.name} as a value", self._fields_remedy(node.name))
         if node.name in self.variables:
             remedy = f"write variables.{node.name}"
+        elif node.name in FOREIGN_NAMES:
+            remedy = FOREIGN_NAMES[node.name]
         else:
             otherwise = f"a metric of that name is read as metrics.{node.name}"
             remedy = nearest(node.name, [*_ROOTS, *self.locals], otherwise)

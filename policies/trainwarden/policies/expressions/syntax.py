@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwarden.policies.expressions.errors import ExpressionError
 from trainwarden.policies.expressions.protocol import Limits
+from trainwarden.policies.expressions.remedies import misplaced
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -335,8 +336,8 @@ def _parse(syntax: Syntax) -> Tree[Token]:
         rest = lines[line - 1][column - 1 :][:20] if line <= len(lines) and not ended else ""
         found = f"{rest!r} where it can't stand" if rest else "an end where more is needed"
         hint = "brackets, quotes and operators must be complete"
-        if rest.startswith("="):
-            hint = "compare with =="
+        if line <= len(lines):
+            hint = misplaced(lines[line - 1], column) or hint
         raise syntax.error(Place(line, column, 0, 0), found, hint) from error
     except (LarkError, RecursionError) as error:
         raise syntax.error(Place(1, 1, 0, 0), "text that is not CEL", str(error)[:80]) from error
