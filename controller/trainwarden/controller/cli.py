@@ -11,6 +11,7 @@ import click
 from trainwarden.controller.cli_backtest import policy_backtest
 from trainwarden.controller.cli_cluster import COMMANDS, with_cluster
 from trainwarden.controller.cli_policy_test import policy_test
+from trainwarden.controller.cli_presets import policy_presets
 from trainwarden.controller.cli_roles import bridge, engine, notifier, operator
 from trainwarden.controller.exit_codes import ExitCode
 
@@ -357,6 +358,7 @@ def policy_check(files: tuple[Path, ...], form: str, engine: Any) -> None:
 for _role in (engine, operator, notifier, bridge):
     main.add_command(_role)
 policy.add_command(policy_test)
+policy.add_command(policy_presets)
 policy.add_command(policy_backtest)
 
 

@@ -208,9 +208,17 @@ def _policies(files: tuple[Path, ...], presets: tuple[str, ...], *, by_labels: b
 
 
 def _presets(names: tuple[str, ...]) -> list[Policy]:
-    if names:
-        _fail(f"--preset {names[0]}: there is no such preset")
-    return []
+    from trainwarden.policies.loading import load_policies
+    from trainwarden.policies.presets import PresetError, preset
+
+    found: list[Policy] = []
+    for name in names:
+        try:
+            text = preset(name)
+        except PresetError as error:
+            _fail(f"--preset: {error}")
+        found += load_policies(text, source=f"preset {name}").policies
+    return found
 
 
 def _labels(given: tuple[str, ...]) -> dict[str, str]:

@@ -183,7 +183,8 @@ def bridge(
 def _run(work: Callable[[asyncio.Event], Awaitable[None]], log_level: str) -> None:
     """Run a role until SIGTERM or SIGINT; a fault of its surroundings is one line and exit code 1."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for quiet in ("httpx", "httpx2", "httpcore", "kopf", "apprise"):
+    logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)  # a policy that is refused is no fault of ours
+    for quiet in ("aiohttp.access", "httpx", "httpx2", "httpcore", "kopf", "apprise"):
         logging.getLogger(quiet).setLevel(logging.WARNING)
 
     async def main() -> None:
