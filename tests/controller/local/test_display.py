@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -81,9 +82,13 @@ def live(width: int = 100) -> tuple[LiveDisplay, Console, io.StringIO]:
     [
         (status(), "step 250/1000 (25 %), 10m left (9m to 12m), grad_norm NaN loss 1.25"),
         (status(total=None, eta=False), "step 250, grad_norm NaN loss 1.25"),
-        (status(step=None, eta=False, total=None), "nothing reported yet, grad_norm NaN loss 1.25"),
+        (status(step=None, eta=False, total=None), "nothing reported yet in this attempt"),
+        (
+            msgspec.structs.replace(status(step=None, eta=False, total=None), metrics={}, nonfinite={}),
+            "nothing reported yet",
+        ),
     ],
-    ids=["with a total", "without a total", "before the first report"],
+    ids=["with a total", "without a total", "before a resumed one's first report", "before the first report"],
 )
 def test_progress_is_told_on_one_line(given: RunStatus, text: str) -> None:
     assert progress_text(given) == text

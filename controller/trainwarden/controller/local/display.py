@@ -60,15 +60,18 @@ def progress_text(status: RunStatus) -> str:
         total = f"/{status.total}" if status.total else ""
         percent = f" ({status.percent:.0f} %)" if status.percent is not None else ""
         parts.append(f"step {status.step}{total}{percent}")
+    elif status.reporting:
+        parts.append("starting")
     else:
-        parts.append("nothing reported yet" if not status.reporting else "starting")
+        parts.append("nothing reported yet" + (" in this attempt" if status.metrics or status.nonfinite else ""))
     if status.eta_seconds is not None:
         low, high = status.eta_low_seconds, status.eta_high_seconds
         band = ""
         if low is not None and high is not None:
             band = f" ({_length(low)} to {_length(high)})"
         parts.append(f"{_length(status.eta_seconds)} left{band}")
-    parts.append(_metrics(status))
+    if status.step is not None or status.reporting:
+        parts.append(_metrics(status))
     return ", ".join(part for part in parts if part)
 
 

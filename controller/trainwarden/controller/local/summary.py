@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 from trainwarden.controller.exit_codes import ExitCode
@@ -10,6 +11,8 @@ from trainwarden.policies.decision import ActionState, Decision, Verdict
 from trainwarden.policies.expressions.functions import human_duration
 
 __all__ = ["summary"]
+
+_LAST = ", at last: "
 
 
 def summary(ending: Ending) -> list[str]:
@@ -20,10 +23,8 @@ def summary(ending: Ending) -> list[str]:
         total = f" of {ending.status.total}" if ending.status.total else ""
         lines.append(f"reached  step {ending.status.step}{total}")
     fired = [d for d in ending.log.decisions if d.verdict is Verdict.FIRING and d.action is None]
-    lines += [f"fired    {decision.policy}/{decision.rule}: {decision.message}" for decision in fired]
-    if not fired:
-        lines.append("fired    nothing")
-    lines += [f"did      {_action(decision)}" for decision in _final_actions(ending.log.decisions)]
+    lines += _grouped([(f"fired    {d.policy}/{d.rule}", d.message) for d in fired]) or ["fired    nothing"]
+    lines += _grouped([(f"did      {_action(d)}", d.message) for d in _final_actions(ending.log.decisions)])
     if record.checkpoint is not None:
         proof = record.checkpoint
         digest = f", {proof.digest[:23]}…" if proof.digest else ""
@@ -31,8 +32,10 @@ def summary(ending: Ending) -> list[str]:
         kind = "safe    " if proof.digest else "newest  "
         lines.append(f"{kind} checkpoint of step {proof.step} at {proof.path}{size}{digest}")
     lines += _saved(ending)
-    for target, state, reason in ending.deliveries:
-        lines.append(f"told     {target}" if state == "delivered" else f"not told {target}: {reason}")
+    told = [(target, "") for target, state, _ in ending.deliveries if state == "delivered"]
+    lines += _grouped([(f"told     {target}", text) for target, text in told])
+    failed = [(target, reason) for target, state, reason in ending.deliveries if state != "delivered"]
+    lines += _grouped([(f"not told {target}", reason) for target, reason in failed])
     if record.resumable:
         lines.append(f"resume   {ending.resume_command}")
     lines += [f"problem  {problem}" for problem in ending.problems]
@@ -63,7 +66,19 @@ def _final_actions(decisions: list[Decision]) -> list[Decision]:
 
 def _action(decision: Decision) -> str:
     assert decision.action is not None  # noqa: S101 - chosen so
-    return f"{decision.action.type} {decision.action_state}: {decision.message}"
+    return f"{decision.action.type} {decision.action_state}"
+
+
+def _grouped(told: list[tuple[str, str]]) -> list[str]:
+    """A line for each different beginning, with its number and newest text, in the order of the first ones."""
+    number = Counter(begin for begin, _ in told)
+    newest = dict(told)
+    lines = []
+    for begin, text in newest.items():
+        times = f", {number[begin]} times" if number[begin] > 1 else ""
+        said = f"{_LAST if times else ': '}{text}" if text else ""
+        lines.append(f"{begin}{times}{said}")
+    return lines
 
 
 def _saved(ending: Ending) -> list[str]:
