@@ -235,7 +235,7 @@ async def test_what_held_while_no_engine_ran_is_decided_as_of_then(bus: Bus) -> 
     async with hearing(bus) as heard:
         async with running(bus):
             await trainer.report(1.0)
-            await eventually(lambda: heard.states and heard.states[-1].judged == 1)
+            await eventually(lambda: heard.states and heard.states[-1].step == 1)
         await trainer.report(9.0)
         await asyncio.sleep(1.5)  # no report comes at the moment at which it fires
         await trainer.report(1.0)
@@ -254,7 +254,7 @@ async def test_reports_that_the_stream_has_dropped_are_told_to_be_missing(bus: B
         async with running(bus):
             for _ in range(5):
                 await trainer.report(1.0)
-            await eventually(lambda: heard.states and heard.states[-1].judged == 5)
+            await eventually(lambda: heard.states and heard.states[-1].step == 5)
         since = heard.states[-1].known_since
         await bus.request("$JS.API.STREAM.PURGE.TW_REPORTS", None)
         await trainer.report(9.0)
@@ -275,7 +275,7 @@ async def test_reports_in_a_stream_that_was_made_anew_are_judged(bus: Bus) -> No
         async with running(bus):
             for _ in range(5):
                 await trainer.report(1.0)
-            await eventually(lambda: heard.states and heard.states[-1].judged == 5)
+            await eventually(lambda: heard.states and heard.states[-1].step == 5)
         await bus.request("$JS.API.STREAM.DELETE.TW_REPORTS", None)
         await ensure_streams(bus, LOCAL)
         async with running(bus):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -135,7 +136,8 @@ async def test_duplicates_and_reordered_reports_change_nothing(bus: Bus) -> None
         trainer = Trainer(bus)
         for seq in (0, 1, 2, 2, 1, 4, 3, 4, 0):
             await trainer.report(9.0 if seq == 3 else 1.0, seq=seq, step=seq + 1)
-        await eventually(lambda: heard.states and heard.states[-1].step == 5 and heard.states[-1].judged == 9)
+        await trainer.report(1.0, seq=5, step=6)
+        await eventually(lambda: heard.states and heard.states[-1].step == 6)
     assert heard.told == []
     assert heard.states[-1].metrics == {"loss": 1.0}
 
@@ -263,3 +265,42 @@ async def test_facts_of_a_job_that_can_not_be_judged_stop_no_other(bus: Bus) -> 
         await begin(bus)
         await Trainer(bus).report(9.0)
         await eventually(lambda: heard.notices)
+
+
+STILL = "{name: still, when: progress.sinceStep > duration('2s'), actions: [{type: Suspend}]}"
+SILENT = "{name: silent, when: progress.sinceReport > duration('2s'), actions: [{type: Delete}]}"
+
+
+@pytest.mark.slow
+async def test_a_server_that_stood_still_is_no_silence_of_the_training(server: NatsServer, bus: Bus) -> None:
+    await publish_policy(bus, policy(f"[{STILL}, {SILENT}]"))
+    async with hearing(bus) as heard, running(bus):
+        await begin(bus)
+        trainer = Trainer(bus)
+        await trainer.report(1.0)
+        await eventually(lambda: heard.states and heard.states[-1].step == 1)
+        server.pause()
+        await asyncio.sleep(6)
+        server.resume()
+        await trainer.report(1.0, step=1)  # a heartbeat, before the training has moved
+        await asyncio.sleep(1)
+        assert heard.told == []
+        await trainer.until(lambda: len(heard.told) >= 2, 1.0, step=2)  # and what stands still from then on is found
+    assert heard.told == ["still Firing", "still Suspend Requested"]
+
+
+@pytest.mark.slow
+async def test_an_engine_that_stood_still_judges_no_silence_before_it_has_read(server: NatsServer, bus: Bus) -> None:
+    await publish_policy(bus, policy(f"[{STILL}, {SILENT}]"))
+    other = await Bus.connect(server.url, token=server.token)
+    async with hearing(bus) as heard, running(bus):
+        await begin(bus)
+        trainer = Trainer(other)
+        await trainer.report(1.0)
+        await eventually(lambda: heard.states and heard.states[-1].step == 1)
+        time.sleep(6)  # the engine is not run meanwhile
+        for _ in range(20):
+            await trainer.report(1.0)
+            await asyncio.sleep(0.1)
+    await other.close()
+    assert heard.told == []

@@ -59,6 +59,7 @@ class Bus:
         self._url, self._token, self._name = url, token, name
         self._client: Client | None = None
         self._closing = False
+        self.connections = 0  # how often it came about, the first time included
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -148,6 +149,7 @@ class Bus:
             log.debug("nats error reason=%s", type(error).__name__)
 
         async def connected_again() -> None:
+            self.connections += 1
             if self._client is not None:
                 self._set_user_timeout(self._client)
 
@@ -165,6 +167,7 @@ class Bus:
             error_cb=ignore,
             reconnected_cb=connected_again,
         )
+        self.connections += 1
         await self._client.flush(5)
         self._client.options["max_reconnect_attempts"] = -1
         self._set_user_timeout(self._client)

@@ -27,6 +27,7 @@ from trainwarden.controller.decoding import RejectedError, decode_report
 from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Remembered
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
+from trainwarden.controller.pulse import PULSE, keep_pulse
 from trainwarden.controller.server_clock import ServerClock
 from trainwarden.controller.status import RunStatus, status_of
 from trainwarden.controller.subjects import PARTITIONS, job_of, job_subject, partition_of, stored_reports
@@ -34,6 +35,7 @@ from trainwarden.policies.compiling import CompiledPolicy, compile_policy
 from trainwarden.policies.decision import ActionResult
 from trainwarden.policies.expressions.engines import engine as cel_engine
 from trainwarden.policies.facts import JobPhase, RunFacts
+from trainwarden.policies.hearing import Hearing
 from trainwarden.policies.judge import Judgement, apply_result, judge, withdraw
 from trainwarden.policies.run import RunState
 
@@ -79,6 +81,7 @@ class Engine:
         self._partitions = frozenset(partitions)
         self._cel = cel_engine(cel)
         self._clock = ServerClock()
+        self._hearing = Hearing()
         self._outbox = Outbox(bus, version=version)
         self._jobs: dict[Key, Job] = {}
         self._ended: OrderedDict[Key, None] = OrderedDict()
@@ -103,7 +106,7 @@ class Engine:
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Work until `stop` is set, or for ever."""
         stop = stop or asyncio.Event()
-        subjects = tuple(stored_reports(partition) for partition in sorted(self._partitions))
+        subjects = (PULSE, *(stored_reports(partition) for partition in sorted(self._partitions)))
         states = self._reading("TW_STATE", self._take_state, newest_only=True)
         policies = self._reading("TW_POLICIES", self._take_policy, newest_only=True)
         facts = self._reading("TW_FACTS", self._take_facts, newest_only=True)
@@ -120,7 +123,7 @@ class Engine:
                 tasks.append(asyncio.create_task(reading.run()))
                 await self._or_failure(reading.caught_up.wait(), tasks)
             self._go_live(reports.newest)
-            tasks.append(asyncio.create_task(self._keep_time()))
+            tasks += [asyncio.create_task(self._keep_time()), asyncio.create_task(keep_pulse(self._bus))]
             self.ready.set()
             await self._or_failure(stop.wait(), tasks)
             with contextlib.suppress(TimeoutError):  # what is not told now is decided again
@@ -172,13 +175,16 @@ class Engine:
     # ------------------------------------------------------------------ what comes in
 
     def _take_report(self, entry: Entry) -> Awaitable[None] | None:
+        if self._live:
+            self._clock.see(entry.time)
+        if entry.subject == PULSE:
+            self._hearing.pulse(entry.data[:80].decode(errors="replace"), entry.time)
+            return None
         try:
             report = decode_report(entry.data)
         except RejectedError as error:
             return self._reject(entry, str(error))
         key = job_of(entry.subject)
-        if self._live:
-            self._clock.see(entry.time)
         heard = Heard(report, entry.sequence, entry.time, fresh=entry.pending < _FEW)
         job = self._jobs.get(key)
         if job is None:
@@ -253,7 +259,7 @@ class Engine:
             self._look(key, job, self._clock.now())
 
     def _new_job(self, key: Key, facts: RunFacts) -> Job:
-        job = Job(RunState(facts), facts.created_at.timestamp() - _HEAD_START)
+        job = Job(RunState(facts, self._hearing), facts.created_at.timestamp() - _HEAD_START)
         known = self._remembered.pop(key, None)
         if known is not None and known.uid == facts.uid:
             job.memory, job.judged = known.memory, known.judged

@@ -8,6 +8,7 @@ from typing import Any
 from nats.errors import Error as NatsError
 
 from trainwarden.controller.bus import ApiError, Bus, BusError
+from trainwarden.controller.pulse import PULSE
 from trainwarden.controller.subjects import PARTITIONS
 
 __all__ = ["LOCAL", "StreamError", "StreamLimits", "ensure_streams"]
@@ -39,10 +40,10 @@ LOCAL = StreamLimits(
 
 
 def _streams(limits: StreamLimits) -> list[dict[str, Any]]:
-    def stream(name: str, subject: str, **more: Any) -> dict[str, Any]:
+    def stream(name: str, *subjects: str, **more: Any) -> dict[str, Any]:
         return {
             "name": name,
-            "subjects": [subject],
+            "subjects": list(subjects),
             "storage": "file",
             "retention": "limits",
             "discard": "old",
@@ -63,6 +64,7 @@ def _streams(limits: StreamLimits) -> list[dict[str, Any]]:
         stream(
             "TW_REPORTS",
             "tw.report.*.*",
+            PULSE,
             subject_transform=transform,
             max_age=int(limits.report_age * 1e9),
             max_msgs_per_subject=limits.reports_per_job,

@@ -80,10 +80,17 @@ class Hearing:
             return Outage(self._until, None)
         return None
 
-    def seconds(self, start: float, end: float, *, heard: float) -> float:
-        """Seconds of a stretch in which a training could be heard, outages since its newest report left out."""
-        if self._until is not None and end - self._until > LONGEST_BEAT:
-            end = self._until
+    def seconds(self, start: float, end: float, *, heard: float, proven: bool = True) -> float:
+        """Seconds of a stretch in which a training could be heard, outages since its newest report left out.
+
+        Args:
+            start: Unix seconds.
+            end: Unix seconds.
+            heard: When its newest report came.
+            proven: Count only up to the newest pulse; else also what may be proven by one that is still due.
+        """
+        if self._until is not None and (proven or end - self._until > LONGEST_BEAT):
+            end = min(end, self._until)
         passed = end - start
         for since, until in reversed(self._outages):
             if until <= heard:

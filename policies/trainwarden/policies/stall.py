@@ -122,14 +122,14 @@ class StallClock:
             return self._counted + self._ahead(now)
         return self._counted + max(spent - self.budget(self._kind), 0.0)
 
-    def _ahead(self, now: float) -> float:
+    def _ahead(self, now: float, *, proven: bool = True) -> float:
         if not self._ready or self._seen is None:
             return 0.0
         heard = self._seen if self._heard is None else self._heard
-        return self._hearing.seconds(self._seen, now, heard=heard)
+        return self._hearing.seconds(self._seen, now, heard=heard, proven=proven)
 
     def _pass_to(self, at: float) -> None:
-        passed = self._ahead(at)
+        passed = self._ahead(at, proven=False)
         if self._kind == "train":
             self._counted += passed
         else:
