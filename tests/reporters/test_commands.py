@@ -124,8 +124,9 @@ def test_what_was_not_declared_is_unsupported(background: Background) -> None:
     commands.ask(command("c3"), replies.append)
 
     assert states(replies) == ["unsupported", "unsupported", "unsupported", "accepted"]
-    assert "declared nothing" in replies[0].reason
-    assert "declared checkpoint" in replies[2].reason
+    helped = "let its loop save when asked (docs/reporter.md, Take commands)"
+    assert replies[0].reason == f"this training can't do 'checkpoint' when it is asked; {helped}"
+    assert replies[2].reason == f"this training can't do 'stop' when it is asked; it can: checkpoint; {helped}"
 
 
 def test_a_failure_is_answered_with_its_reason(commands: Commands, background: Background) -> None:

@@ -61,3 +61,4 @@ class RunFacts(msgspec.Struct, frozen=True, rename="camel"):
     price_per_hour: float | None = None  # of the whole job
     deadline: datetime | None = None
     budget: Budget | None = None
+    ended_because: str = ""  # what more is known of an end, such as `interrupted by Ctrl-C`

@@ -214,7 +214,8 @@ def _leave(result: Judgement, policy: CompiledPolicy, run: RunState, memory: Run
     phase, scope = run.facts.phase, run.scope(now)
     reason, message = "NotSelected", "the policy is not for this run any more"
     if phase.ended:
-        reason, message = "JobEnded", f"the job is {phase.value}"
+        because = f": {run.facts.ended_because}" if run.facts.ended_because else ""
+        reason, message = "JobEnded", f"the job is {phase.value}{because}"
     for rule in policy.rules:
         state = memory.rule(policy.uid, rule.spec.name)
         if not state.engaged:

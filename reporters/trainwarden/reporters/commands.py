@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Commands", "HoldEnd", "ReplyTo"]
 
+_PAGE = "docs/reporter.md, Take commands"
 MAX_REMEMBERED = 64
 MAX_REASON = 2000
 SLICE_SECONDS = 0.1  # how long a hold waits before Python may run a signal handler and `should_end` is asked again
@@ -202,8 +203,7 @@ class Commands:
             return self._release(command)
         asked = _Asked(command, time.monotonic(), holds=command.hold)
         if command.op not in self._supported:
-            what = ", ".join(sorted(self._supported)) or "nothing"
-            asked.final = self._reply(command, "unsupported", reason=f"this training declared {what}, not {command.op}")
+            asked.final = self._reply(command, "unsupported", reason=_unsupported(command.op, self._supported))
         elif self._closed:
             asked.final = self._reply(command, "failed", reason="the training is over")
         else:
@@ -290,3 +290,9 @@ class Commands:
 
 
 _OPERATIONS: tuple[Operation, ...] = ("checkpoint", "stop", "release")
+
+
+def _unsupported(asked: str, supported: Collection[str]) -> str:
+    """Why a command is not done, and what would help: the loop says at its start what it can do."""
+    able = f"; it can: {', '.join(sorted(supported))}" if supported else ""
+    return f"this training can't do {asked!r} when it is asked{able}; let its loop save when asked ({_PAGE})"

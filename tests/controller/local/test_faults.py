@@ -246,13 +246,16 @@ def test_a_signal_before_the_training_starts_keeps_it_from_starting(folder: Path
 
 def test_an_interrupted_run_can_be_resumed_from_its_newest_checkpoint(folder: Path) -> None:
     (folder / "save.yaml").write_text(policy("progress.step > 50", "{type: Checkpoint}"))
-    process = start(folder, "run", "--policy", "save.yaml", "--name", "mine", "--", PYTHON, "train.py")
+    options = ["--policy", "save.yaml", "--log", "log.jsonl", "--name", "mine"]
+    process = start(folder, "run", *options, "--", PYTHON, "train.py")
     records = folder / ".trainwarden" / "runs"
     assert wait_until(lambda: any('"checkpoint": {' in path.read_text() for path in records.glob("*/run.json")))
 
     os.kill(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
+    ended = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()][-1]
+    assert ended["message"] == "the job is Failed: interrupted by a person's signal"
     assert "resume   trainwarden resume mine-" in output
 
     resumed = trainwarden(folder, "resume", "mine", STEPS="200")

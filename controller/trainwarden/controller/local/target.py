@@ -158,6 +158,7 @@ class LocalTarget:
             running_seconds=record.running_seconds,
             price_per_hour=record.price_per_hour,
             deadline=record.deadline,
+            ended_because=self._why() if phase.ended else "",
         )
         try:
             async with asyncio.timeout(_TOLD_WITHIN):
@@ -166,6 +167,15 @@ class LocalTarget:
             log.warning("facts were not stored reason=%s", type(error).__name__)
             return False
         return True
+
+    def _why(self) -> str:
+        """How the process ended, beyond its phase."""
+        if self.ended_by is not None:
+            return f"{_STATES[self.ended_by].value} by a policy"
+        if self.interrupted:
+            return "interrupted by a person's signal"
+        code = self._job.exited.result() if self._job is not None and self._job.exited.done() else 0
+        return f"exit code {code}" if code > 0 else f"signal {-code}" if code < 0 else ""
 
     async def keep_told(self, well: Callable[[bool], None]) -> None:
         """Tell again and again while the process runs, also after NATS was away; works until cancelled.
