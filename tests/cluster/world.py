@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.cluster.cluster import Cluster
-from tools.cluster.images import IMAGE, host_mounts
 from tools.cluster.processes import ClusterError
+from tools.cluster.runtime import ROOT, host_runtime
 
-ROOT = Path(__file__).parents[2]
 GROUP = "trainer.kubeflow.org/v1alpha1"
 OURS = "trainwarden.dev/v1alpha1"
 
@@ -31,7 +30,9 @@ class World:
         self.namespace = f"{name}-{uuid.uuid4().hex[:5]}"
         self.folder = Path(tempfile.mkdtemp(prefix="tw-data-"))
         self.kubectl.run("create", "namespace", self.namespace)
-        self.kubectl.apply([self._runtime()])
+        product = cluster.product
+        told = {"TRAINWARDEN_NATS_URL": product.nats_url, "TRAINWARDEN_NATS_TOKEN": product.token_file.read_text()}
+        self.kubectl.apply([host_runtime("host", self.folder, told, namespace=self.namespace)])
 
     def remove(self) -> None:
         """Delete the namespace with all in it."""
@@ -57,16 +58,7 @@ class World:
         **spec: Any,
     ) -> str:
         """Make a TrainJob; gives its UID."""
-        product = self.cluster.product
-        told = {
-            "TRAINWARDEN_NATS_URL": product.nats_url,
-            "TRAINWARDEN_NATS_TOKEN": product.token_file.read_text(),
-            "TRAINWARDEN_NAMESPACE": self.namespace,
-            "TRAINWARDEN_JOB": name,
-            "CHECKPOINTS": f"/data/{name}",
-            "PYTHONUNBUFFERED": "1",
-            **(environment or {}),
-        }
+        told = {"CHECKPOINTS": f"/data/{name}", **(environment or {})}
         self.kubectl.apply(
             [
                 {
@@ -81,7 +73,7 @@ class World:
                     "spec": {
                         "runtimeRef": {"name": "host", "kind": "TrainingRuntime"},
                         "trainer": {
-                            "command": [sys.executable, str(ROOT / program)],
+                            "command": ["python", str(ROOT / program)],
                             "numNodes": 1,
                             "env": [{"name": key, "value": value} for key, value in told.items()],
                             "resourcesPerNode": {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {},
@@ -92,38 +84,6 @@ class World:
             ]
         )
         return str(self.get("trainjob", name)["metadata"]["uid"])
-
-    def _runtime(self) -> dict[str, Any]:
-        volumes, mounts = host_mounts(ROOT)
-        volumes.append({"name": "data", "hostPath": {"path": str(self.folder)}})
-        mounts.append({"name": "data", "mountPath": "/data"})
-        pod = {
-            "terminationGracePeriodSeconds": 5,
-            "restartPolicy": "Never",
-            "volumes": volumes,
-            "containers": [
-                {
-                    "name": "node",
-                    "image": IMAGE,
-                    "imagePullPolicy": "Never",
-                    "workingDir": "/data",
-                    "volumeMounts": mounts,
-                }
-            ],
-        }
-        job = {
-            "name": "node",
-            "template": {
-                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-                "spec": {"backoffLimit": 0, "template": {"spec": pod}},
-            },
-        }
-        return {
-            "apiVersion": GROUP,
-            "kind": "TrainingRuntime",
-            "metadata": {"name": "host", "namespace": self.namespace},
-            "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [job]}}},
-        }
 
     # ------------------------------------------------------------------ what is seen
 

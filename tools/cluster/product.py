@@ -10,10 +10,10 @@ import yaml
 from tools.cluster.control_plane import ControlPlane
 from tools.cluster.managers import answers
 from tools.cluster.processes import Processes, free_port, wait_until
+from tools.cluster.runtime import ROOT, host_runtime
 
 __all__ = ["Product"]
 
-ROOT = Path(__file__).parents[2]
 NAMESPACE = "trainwarden"
 
 
@@ -50,13 +50,16 @@ class Product:
         )
 
     def start(self, *operator_options: str) -> None:
-        """Start all roles, and wait until each is of use."""
+        """Start all roles, and wait until each is of use; where pods run, with a runtime for examples."""
         self.install()
         self.start_nats()
         self.start_role("engine")
         self.start_role("notifier")
         self.start_operator(*operator_options)
         self.start_bridge()
+        if self._address != "127.0.0.1":
+            told = {"TRAINWARDEN_NATS_URL": self.nats_url, "TRAINWARDEN_NATS_TOKEN": self.token_file.read_text()}
+            self._plane.kubectl.apply([host_runtime("host-python", self._plane.folder / "data", told)])
 
     def start_nats(self) -> None:
         """Start nats-server with JetStream and a token."""
