@@ -51,6 +51,16 @@ def test_the_message_has_numbers_proof_saving_and_command(notice: Notice) -> Non
     assert "```\ntrainwarden resume llama-7b-3f9a0c --dir /home/ann/llama\n```" in message.short
 
 
+@pytest.mark.parametrize("command", ["", "trainwarden resume train-3f9a0c"])
+@pytest.mark.parametrize("contest", ["", "change the rule"])
+def test_how_to_contest_is_what_the_sender_knows_to_be_true(notice: Notice, command: str, contest: str) -> None:
+    message = compose(msgspec.structs.replace(notice, resume_command=command, contest=contest))
+
+    (told,) = [line for line in message.plain.splitlines() if line.startswith("To contest")] or [""]
+    assert ("resume it" in told, "change the rule" in told) == (bool(command), bool(contest))
+    assert "decision log" not in message.plain
+
+
 def test_forms_are_bounded_and_code_blocks_closed(hostile: Notice) -> None:
     huge = msgspec.structs.replace(hostile, condition="x" * 100_000, resume_command="r" * 5_000)
     message = compose(huge)

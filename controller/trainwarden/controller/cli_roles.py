@@ -69,6 +69,7 @@ def notifier(nats_url: str, nats_token_file: Path | None, log_level: str, notify
         from trainwarden.controller.bus import Bus
         from trainwarden.controller.cancelling import end_all
         from trainwarden.controller.channel_sender import ChannelSender
+        from trainwarden.controller.contesting import IN_CLUSTER, Contestable
         from trainwarden.controller.notifier_role import NotifierRole
         from trainwarden.controller.streams import ensure_streams
         from trainwarden.notifiers.delivery import DEFAULT, Dispatcher
@@ -79,11 +80,12 @@ def notifier(nats_url: str, nats_token_file: Path | None, log_level: str, notify
         try:
             await ensure_streams(bus)
             if notify_file is not None:
-                await NotifierRole(bus, Dispatcher({DEFAULT: read_urls(file=notify_file)})).run(stop)
+                given = Dispatcher({DEFAULT: read_urls(file=notify_file)})
+                await NotifierRole(bus, Contestable(given, IN_CLUSTER)).run(stop)
                 return
             sender = ChannelSender(bus)
             tasks.append(asyncio.create_task(sender.run()))
-            await NotifierRole(bus, sender).run(stop)
+            await NotifierRole(bus, Contestable(sender, IN_CLUSTER)).run(stop)
         finally:
             await end_all(tasks)
             await bus.close()

@@ -142,10 +142,12 @@ def _facts(notice: Notice) -> Iterator[_Fact]:
     policy = decision.policy
     yield _Fact("Decided by", f"{policy.kind} {policy}, generation {policy.generation}, rule {decision.rule}", weight=3)
     yield _Fact("Decision", say.moment(decision.time), code=decision.id, weight=3)
-    contest = "the decision log has all values under this id; change or delete the rule, and the next report obeys"
-    if notice.resume_command:
-        contest = f"resume it: this rule lets a resumed run go on until it has seen better data. Or {contest}"
-    yield _Fact("To contest", contest, weight=8)
+    ways = (
+        ["resume it: this rule lets a resumed run go on until it has seen better data"] if notice.resume_command else []
+    )
+    ways += [notice.contest] if notice.contest else []
+    if ways:
+        yield _Fact("To contest", ". Or ".join(ways), weight=8)
 
 
 def _progress(notice: Notice) -> Iterator[_Fact]:

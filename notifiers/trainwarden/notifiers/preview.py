@@ -84,6 +84,7 @@ def sample() -> Notice:
         saved_cost=416.0,
         saved_seconds=67_000.0,
         resume_command="trainwarden resume llama-7b-3f9a0c --dir /home/ann/llama",
+        contest="edit the policy, and give it with --policy when you run or resume",
         action_id="sample-action",
     )
 

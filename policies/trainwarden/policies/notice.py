@@ -55,4 +55,5 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
     saved_cost: float | None = None  # what the rest of the plan would have cost
     saved_seconds: float | None = None
     resume_command: str = ""
+    contest: str = ""  # how people can object, from whoever sends it; empty when that is not known
     action_id: str = ""  # the Notify action that asked for it; empty for an outcome

@@ -17,6 +17,7 @@ from nats.errors import Error as NatsError
 
 from trainwarden.controller.bus import Bus, BusError, Entry, Reading
 from trainwarden.controller.cancelling import end_all
+from trainwarden.controller.contesting import Contestable, locally
 from trainwarden.controller.engine import Engine
 from trainwarden.controller.executor import Executor
 from trainwarden.controller.exit_codes import ExitCode
@@ -145,7 +146,8 @@ class Session:
         for name in unknown if any(given.values()) else ():
             self._show(self._display.problem, f"there is no channel {name!r} here; its messages go where all go")
         engine = Engine(bus, version=self._options.version)
-        notifier = NotifierRole(bus, dispatcher if any(given.values()) else _Nobody())
+        telling = Contestable(dispatcher, locally(self._options.decision_log)) if any(given.values()) else _Nobody()
+        notifier = NotifierRole(bus, telling)
         executor = Executor(bus, target.if_meant, told=self._acted)
         stop = asyncio.Event()
 
