@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from trainwarden.notifiers import axis
-from trainwarden.notifiers.curve import HEIGHT, WIDTH, render
+from trainwarden.notifiers.curve import HEIGHT, WIDTH, evened, render
 from trainwarden.policies.notice import Curve
 
 PLAIN = Curve("loss", tuple(range(100)), tuple(3.0 - 0.02 * i for i in range(100)))
@@ -74,3 +74,29 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     assert 3 <= len(ticks) <= 7
     assert all(low - 1e-9 <= value <= high + 1e-9 for value, _ in ticks)
     assert len({label for _, label in ticks}) == len(ticks)
+
+
+def test_the_newest_points_are_merged_as_the_older_ones_are() -> None:
+    old = [(100 * i, 2.0, 1.8, 2.2) for i in range(20)]  # of 100 steps each
+    new = [(1900 + 5 * i, *[2.0 + (-1) ** i * 0.2] * 3) for i in range(1, 41)]  # one by one, up and down
+    rows = [*old, *new]
+
+    line, band = evened([(s, v) for s, v, _, _ in rows], [(s, low, high) for s, _, low, high in rows])
+
+    assert [step for step, _ in line] == [*range(0, 2000, 100), 2000, 2100]
+    assert all(value == pytest.approx(2.0, abs=0.02) for _, value in line)
+    assert all((low, high) == pytest.approx((1.8, 2.2)) for _, low, high in band)
+
+
+def test_a_curve_of_single_points_is_drawn_as_it_is() -> None:
+    points = [(i, float(i % 3)) for i in range(100)]
+
+    assert evened(points, [(s, v, v) for s, v in points])[0] == points
+
+
+@pytest.mark.parametrize("last", [20_000, 100_000, 1_000_000, 123])
+def test_no_label_sticks_out_of_the_picture_s_plot(last: int) -> None:
+    image = opened(render(Curve("loss", (0, last), (1.0, 2.0))))
+
+    margin = image.crop((WIDTH - 40 + 3, HEIGHT - 78 + 4, WIDTH, HEIGHT))
+    assert margin.convert("L").getextrema()[0] >= 250

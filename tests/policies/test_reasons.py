@@ -87,3 +87,13 @@ def test_a_rule_that_only_waited_does_not_speak_of_an_end() -> None:
     decision = walk.decisions[-1]
     assert decision.verdict is Verdict.INACTIVE
     assert decision.message == "metrics.loss > 2 is false (metrics.loss is 1)"
+
+
+def test_the_picture_marks_where_the_rule_fired_also_in_a_later_message() -> None:
+    walk = Walk([policy("when: metrics.loss > 2\nactions: [{type: Notify}, {type: Notify, after: 5s}]")])
+    for at in range(8):
+        walk.report(3 + at, at, step=10 + at)
+
+    notices = [notice for judgement in walk.all for notice in judgement.notices]
+    assert [notice.curve and notice.curve.fired_at for notice in notices] == [10, 10]
+    assert [notice.decision.evidence.step for notice in notices] == [10, 15]

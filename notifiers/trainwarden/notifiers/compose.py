@@ -119,8 +119,9 @@ def _facts(notice: Notice) -> Iterator[_Fact]:
     decision = notice.decision
     if notice.condition:
         yield _Fact("Condition", "", code=notice.condition, weight=4)
+    at = f" at step {decision.evidence.step:,}" if decision.evidence.step is not None else ""
     for name, value in list(decision.evidence.values.items())[:12]:
-        yield _Fact("", f"was {_value(value)}", code=name, weight=5)
+        yield _Fact("", f"was {_value(value)}{at}", code=name, weight=5)
     for window in decision.evidence.windows[:4]:
         span = say.duration((window.to_time - window.from_time).total_seconds())
         text = f"steps {window.from_step:,} to {window.to_step:,}, {span}, {window.points:,} points"

@@ -11,6 +11,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -18,7 +19,7 @@ from trainwarden.notifiers import axis
 from trainwarden.notifiers.wording import line as one_line
 from trainwarden.policies.notice import Curve
 
-__all__ = ["HEIGHT", "WIDTH", "render"]
+__all__ = ["HEIGHT", "WIDTH", "evened", "render"]
 
 WIDTH, HEIGHT = 1200, 600
 _SCALE = 2
@@ -28,7 +29,11 @@ _INK, _MUTED, _GRID, _PAPER = "#1b1b1f", "#5c5c66", "#e4e4ea", "#ffffff"
 _LINE, _BAND, _WINDOW = "#0072b2", "#cfe3f1", "#fdf0d5"
 _FIRED, _BEST, _SAVED = "#d55e00", "#007a5a", "#8a3f75"
 
+_FEW = 3  # gaps between merged points, from which one is typical
+
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Point = tuple[int, float]
+Row = tuple[int, float, float]
 
 
 def render(curve: Curve, *, title: str = "", checkpoint_step: int | None = None) -> bytes:
@@ -58,6 +63,9 @@ class _Picture:
         band = len(curve.lows) == len(curve.steps) == len(curve.highs)
         rows = zip(curve.steps, curve.lows, curve.highs, strict=True) if band else ()
         self._band = [row for row in rows if math.isfinite(row[1]) and math.isfinite(row[2])]
+        self._line = points
+        if len(self._band) == len(points):
+            self._line, self._band = evened(points, self._band)
         values = [v for _, v in points]
         if len(self._band) < 200 * len(values):
             values += [v for row in self._band for v in row[1:]]
@@ -104,10 +112,15 @@ class _Picture:
             _, y = self._at(self._x.low, value)
             self._draw.line((left, y, right, y), fill=_GRID, width=_SCALE)
             self._text((left - 12 * _SCALE, y), label, size, _MUTED, "rm")
+        free = 0.0
         for step, label in self._x.ticks:
             x = self._column(step)
             self._draw.line((x, bottom, x, bottom + 6 * _SCALE), fill=_MUTED, width=_SCALE)
-            self._text((x, bottom + 12 * _SCALE), label, size, _MUTED, "mt")
+            half = _font(size * _SCALE).getlength(label) / 2
+            middle = min(x, right - half)  # a label at the end stays below the axis
+            if middle - half > free:
+                self._text((middle, bottom + 12 * _SCALE), label, size, _MUTED, "mt")
+                free = middle + half + 8 * _SCALE
         self._draw.line((left, bottom, right, bottom), fill=_MUTED, width=_SCALE * 2)
         self._text((right, (HEIGHT - 8) * _SCALE), "step", size, _MUTED, "rb")
 
@@ -118,7 +131,7 @@ class _Picture:
             overlay = Image.new("L", self._image.size, 0)
             ImageDraw.Draw(overlay).polygon([*upper, *lower], fill=150)
             self._image.paste(_BAND, mask=overlay)
-        places = [self._at(*point) for point in self._points]
+        places = [self._at(*point) for point in self._line]
         if len(places) > 1:
             self._draw.line(places, fill=_LINE, width=4 * _SCALE, joint="curve")
         if len(places) <= 30:
@@ -189,6 +202,34 @@ class _Picture:
             shown = whole[: len(whole) // 2] + "..." + whole[len(whole) // 2 :]
         self._draw.text(at, shown, font=font, fill=colour, anchor=anchor)
         return float(font.getlength(shown))
+
+
+def evened(points: Sequence[Point], band: Sequence[Row]) -> tuple[list[Point], list[Row]]:
+    """Merge the newest points, which are kept one by one, as the older ones are merged already.
+
+    Else a curve would seem to grow noisy at its end.
+
+    Args:
+        points: Step and value, in order.
+        band: Step, least and greatest value of each; equal ones where a point is a single value.
+    """
+    merged = [step for step, low, high in band if high > low]
+    gaps = sorted(after - before for before, after in pairwise(merged))
+    if len(gaps) < _FEW:
+        return list(points), list(band)
+    typical = gaps[len(gaps) // 2]
+    line: list[Point] = []
+    rows: list[Row] = []
+    end = len(points)
+    while end:  # from the newest, so that a group with few points is not the last one
+        begin = end - 1
+        while begin and points[end - 1][0] - points[begin - 1][0] < typical:
+            begin -= 1
+        group, last = range(begin, end), points[end - 1][0]
+        line.append((last, sum(points[i][1] / len(group) for i in group)))
+        rows.append((last, min(band[i][1] for i in group), max(band[i][2] for i in group)))
+        end = begin
+    return line[::-1], rows[::-1]
 
 
 @lru_cache(maxsize=16)

@@ -66,7 +66,7 @@ def verdict_decision(case: Case, *, reason: str = "", message: str = "") -> Deci
     seen = _Seen.by(case)
     verdict = case.state.verdict
     if verdict is Verdict.FIRING:
-        case.state.because = seen.because(case)
+        case.state.because, case.state.fired_step = seen.because(case), seen.evidence.step
     if not message:
         message = seen.sentence(case)
         if verdict is Verdict.UNKNOWN:

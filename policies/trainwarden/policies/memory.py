@@ -57,6 +57,7 @@ class RuleState(msgspec.Struct, rename="camel"):
     changes: int = 0  # decisions made, so that each has an id of its own
     condition: str = ""  # that it was judged by, as written
     unknown: str = ""  # why it has no value now
+    fired_step: int | None = None  # at which it fired
     because: str = ""  # why it fired, in a few words; empty when no single known clause was true
     steps: list[StepState] = []
 

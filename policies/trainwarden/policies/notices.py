@@ -43,7 +43,7 @@ def notice_of(case: Case, decision: Decision, *, about: str, channels: tuple[str
         channels=channels,
         condition=rule.spec.when,
         because=state.because,
-        curve=_curve(decision, rule, run),
+        curve=_curve(decision, rule, run, state.fired_step),
         outcomes=tuple(_outcome(step, rule, state) for step in state.steps if step.type is not ActionType.NOTIFY),
         checkpoint=proof,
         checkpoint_age_seconds=age.total_seconds() if age is not None and run.checkpoint() is not None else None,
@@ -79,10 +79,9 @@ def _outcome(step: StepState, rule: CompiledRule, state: RuleState) -> Outcome:
     return Outcome(action=step.type.value, state=step.state.value, message=step.message, at=step.at)
 
 
-def _curve(decision: Decision, rule: CompiledRule, run: RunState) -> Curve | None:
+def _curve(decision: Decision, rule: CompiledRule, run: RunState, step: int | None) -> Curve | None:
     """The metric that the rule judged: of its newest window, else the first that its condition names."""
     windows = decision.evidence.windows
-    step = decision.evidence.step
     if windows:
         return run.curve(windows[-1].metric, window=windows[-1], fired_at=step)
     for name in sorted(rule.when.names):
