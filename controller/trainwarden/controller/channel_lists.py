@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from trainwarden.policies.decision import Severity
@@ -21,7 +23,8 @@ class Channel(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str  # empty for a ClusterNotificationChannel
     urls: tuple[str, ...]
     minimum_severity: Severity = Severity.INFO
-    match_labels: dict[str, str] = {}
+    selector: dict[str, Any] = {}  # of TrainJobs, as written
+    namespace_selector: dict[str, Any] = {}  # of namespaces, as written
     default: bool = False
 
 

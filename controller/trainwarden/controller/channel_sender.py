@@ -16,7 +16,9 @@ from trainwarden.controller.channel_lists import CHANNELS_CHANGED, CHANNELS_SUBJ
 from trainwarden.controller.payloads import decode
 from trainwarden.notifiers.delivery import DeliveryResult, Dispatcher
 from trainwarden.policies.facts import RunFacts
+from trainwarden.policies.models import LabelSelector
 from trainwarden.policies.notice import Notice
+from trainwarden.policies.selecting import holds
 
 __all__ = ["ChannelSender", "chosen"]
 
@@ -26,7 +28,7 @@ _ASK_EVERY = 60.0  # seconds
 _ASK_AGAIN = 3.0  # when nobody has answered yet
 
 
-def chosen(channels: Iterable[Channel], notice: Notice, labels: dict[str, str]) -> list[Channel]:
+def chosen(channels: Iterable[Channel], notice: Notice, facts: RunFacts | None) -> list[Channel]:
     """Channels that a notice goes to. Pure.
 
     A name means the channel of the run's namespace, or else the cluster's; no name means the default ones.
@@ -34,7 +36,7 @@ def chosen(channels: Iterable[Channel], notice: Notice, labels: dict[str, str]) 
     Args:
         channels: All.
         notice: The notice.
-        labels: Of its TrainJob.
+        facts: What is known of its TrainJob; a channel that asks for labels needs them.
     """
     run, severity = notice.decision.run, notice.decision.severity
     near = [each for each in channels if each.namespace in (run.namespace, "")]
@@ -45,11 +47,7 @@ def chosen(channels: Iterable[Channel], notice: Notice, labels: dict[str, str]) 
         near = [named[name] for name in notice.channels if name in named]
     else:
         near = [each for each in near if each.default]
-    return [
-        each
-        for each in near
-        if each.minimum_severity.rank <= severity.rank and each.match_labels.items() <= labels.items()
-    ]
+    return [each for each in near if each.minimum_severity.rank <= severity.rank and _picks(each, facts)]
 
 
 class ChannelSender:
@@ -63,7 +61,7 @@ class ChannelSender:
         self._bus = bus
         self._channels: tuple[Channel, ...] = ()
         self._dispatcher = Dispatcher({})
-        self._labels: dict[tuple[str, str], dict[str, str]] = {}
+        self._facts: dict[tuple[str, str], RunFacts] = {}
         self._changed = asyncio.Event()
         self.known = asyncio.Event()  # the operator has answered
 
@@ -94,7 +92,7 @@ class ChannelSender:
         """Deliver to the notice's channels; a name without a channel is a failure that says so."""
         await self.known.wait()
         run = notice.decision.run
-        to = chosen(self._channels, notice, self._labels.get((run.namespace, run.job), {}))
+        to = chosen(self._channels, notice, self._facts.get((run.namespace, run.job)))
         names = {each.name for each in self._channels if each.namespace in (run.namespace, "")}
         failed = tuple(
             DeliveryResult(name, "", "failed", 0, f"there is no usable channel {name!r}; see its Ready condition")
@@ -122,7 +120,14 @@ class ChannelSender:
 
     def _take_facts(self, entry: Entry) -> None:
         facts = decode(entry.data, RunFacts)
-        self._labels[facts.namespace, facts.job] = facts.labels
+        self._facts[facts.namespace, facts.job] = facts
+
+
+def _picks(channel: Channel, facts: RunFacts | None) -> bool:
+    labels, namespace_labels = (facts.labels, facts.namespace_labels) if facts is not None else ({}, {})
+    jobs = LabelSelector.model_validate(channel.selector)
+    namespaces = LabelSelector.model_validate(channel.namespace_selector)
+    return holds(jobs, labels) and holds(namespaces, namespace_labels)
 
 
 def _key(channel: Channel) -> str:

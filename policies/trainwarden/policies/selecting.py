@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from trainwarden.policies.facts import RunFacts
 from trainwarden.policies.models import ClusterTrainingPolicy, LabelSelector, Operator, Policy, Requirement
 
-__all__ = ["selects"]
+__all__ = ["holds", "selects"]
 
 
 def selects(policy: Policy, facts: RunFacts) -> bool:
     """Whether namespace and labels are those that the policy is for; `match` is asked elsewhere."""
     if isinstance(policy, ClusterTrainingPolicy):
-        if not _holds(policy.spec.namespace_selector, facts.namespace_labels):
+        if not holds(policy.spec.namespace_selector, facts.namespace_labels):
             return False
     elif policy.metadata.namespace not in ("", facts.namespace):
         return False
-    return _holds(policy.spec.selector, facts.labels)
+    return holds(policy.spec.selector, facts.labels)
 
 
-def _holds(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+def holds(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether labels are those that a selector picks."""
     for key, value in selector.match_labels.items():
         if labels.get(key) != value:
             return False

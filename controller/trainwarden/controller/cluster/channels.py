@@ -24,6 +24,7 @@ from trainwarden.controller.channel_lists import CHANNELS_CHANGED, CHANNELS_SUBJ
 from trainwarden.controller.cluster.resources import ClusterNotificationChannel, NotificationChannel, Secret
 from trainwarden.controller.payloads import encode
 from trainwarden.notifiers.apprise_channel import AppriseNotifier, ChannelUrlError
+from trainwarden.policies.channel_models import ChannelSpec, ClusterChannelSpec
 from trainwarden.policies.channel_models import ClusterNotificationChannel as ClusterChannelModel
 from trainwarden.policies.channel_models import NotificationChannel as ChannelModel
 from trainwarden.policies.condition import Condition, ObjectStatus
@@ -154,7 +155,8 @@ class ChannelKinds:
                 namespace=namespace,
                 urls=urls,
                 minimum_severity=spec.minimum_severity,
-                match_labels=spec.selector.match_labels,
+                selector=spec.selector.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+                namespace_selector=_selector_of(spec),
                 default=spec.default,
             ),
             "",
@@ -185,3 +187,9 @@ class ChannelKinds:
             patch_type=PatchType.MERGE,
             **({"namespace": metadata["namespace"]} if namespaced else {}),
         )
+
+
+def _selector_of(spec: ChannelSpec) -> dict[str, Any]:
+    if not isinstance(spec, ClusterChannelSpec):
+        return {}
+    return spec.namespace_selector.model_dump(mode="json", by_alias=True, exclude_defaults=True)
