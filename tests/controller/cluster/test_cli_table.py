@@ -45,8 +45,8 @@ def test_a_run_shows_progress_time_left_loss_state_gpus_age_and_alerts() -> None
 def test_all_columns_and_the_namespace_are_shown_when_asked_for() -> None:
     job = run(
         "bert", state="Suspended", suspendedBy="a1", progress="50 %", eta="2h", etaLow="1h", etaHigh="3h",
-        gpuHours=12.5, savedGpuHours=3, cost=100.5, stepsPerSecond=2.5, checkpoint={"step": 480, "path": "/c"}, source="bridge",
-        attempt="x-y",
+        gpuHours=12.5, savedGpuHours=3, cost=100.5, stepsPerSecond=2.5, source="bridge",
+        checkpoint={"step": 480, "path": "/c"}, attempt="x-y",
     )  # fmt: skip
 
     head, line = printed(Look(width=400, wide=True, namespaces=True), job)

@@ -197,7 +197,8 @@ class Cluster:
         except (ApiError, httpx2.HTTPError):
             places = []
         if places:
-            return f"; there is one in {', '.join(places[:5])}: add -n {places[0]}"
+            others = f", {', '.join(places[1:5])}" if len(places) > 1 else ""
+            return f"; there is one in {places[0]}{others}: add -n {places[0]}"
         try:
             names = [str(each["metadata"]["name"]) for each in self._client.list(kind, namespace=self.namespace)]
         except (ApiError, httpx2.HTTPError):
