@@ -99,4 +99,4 @@ def test_no_label_sticks_out_of_the_picture_s_plot(last: int) -> None:
     image = opened(render(Curve("loss", (0, last), (1.0, 2.0))))
 
     margin = image.crop((WIDTH - 40 + 3, HEIGHT - 78 + 4, WIDTH, HEIGHT))
-    assert margin.convert("L").getextrema()[0] >= 250
+    assert min(margin.convert("L").tobytes()) >= 250

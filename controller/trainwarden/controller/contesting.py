@@ -21,7 +21,7 @@ IN_CLUSTER = (
 def locally(log: Path | None) -> str:
     """How to object in local mode, where a run keeps copies of its policies."""
     edit = "edit the policy, and give it with --policy when you run or resume"
-    return f"{log} has all values under this id; {edit}" if log is not None else edit
+    return f"{log.absolute()} has all values under this id; {edit}" if log is not None else edit
 
 
 class Contestable:
