@@ -56,7 +56,7 @@ types: setup  ## Check types, strictly.
 contracts: setup  ## Check who imports whom.
 	$(BIN)/lint-imports
 
-generate: setup  ## Write the files made from the models: CRDs, JSON Schemas, tables in docs.
+generate: setup  ## Write the files made from the models: CRDs, tables in docs.
 	$(BIN)/python -m tests.house.generate
 
 generated: setup

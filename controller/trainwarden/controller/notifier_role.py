@@ -36,7 +36,9 @@ class Sender(Protocol):
 
 
 class NotifierRole:
-    """Sends each notice once; those that were sent before, as results on the stream say, are passed over."""
+    """Sends each notice at least once: what results on the stream say was sent is passed over, but a kill before the
+    result is stored sends it again.
+    """
 
     def __init__(self, bus: Bus, sender: Sender) -> None:
         self._bus, self._sender = bus, sender
