@@ -25,7 +25,7 @@ class Receiver:
     """Answers POSTs by the given script of answers; the last one repeats."""
 
     port: int = 0
-    answers: list[str] = field(default_factory=lambda: ["200"])  # a status, "hang" or "close"
+    answers: list[str] = field(default_factory=lambda: ["200"])  # a status, "hang", "drip" or "close"
     bodies: list[bytes] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)
@@ -45,6 +45,13 @@ def receiver() -> Iterator[Receiver]:
             answer = state.answers.pop(0) if len(state.answers) > 1 else state.answers[0]
             if answer == "hang":
                 state.end.wait(10)
+                return
+            if answer == "drip":  # an answer without an end
+                self.send_response(200)
+                self.end_headers()
+                while not state.end.wait(0.1):
+                    self.wfile.write(b"x")
+                    self.wfile.flush()
                 return
             if answer == "close":
                 self.close_connection = True

@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -246,3 +248,75 @@ async def test_a_closed_dispatcher_says_so(notice: Notice) -> None:
     results = await dispatcher.send(notice)
 
     assert results[0].reason == "the dispatcher is closed"
+
+
+async def test_an_answer_that_never_ends_fails_in_time_and_is_one_message(receiver: Receiver, notice: Notice) -> None:
+    receiver.answers = ["drip", "200"]
+    dispatcher = Dispatcher({"default": [f"json://127.0.0.1:{receiver.port}/x"]}, retries=QUICK, timeout=0.2)
+
+    (dripping,) = await dispatcher.send(notice)
+    (after,) = await dispatcher.send(msgspec.structs.replace(notice, id="other", incident="another"))
+    receiver.end.set()
+    await dispatcher.close()
+
+    assert (dripping.state, dripping.attempts, dripping.reason) == ("failed", 3, "no answer within 0.2 s")
+    assert after.state == "delivered"
+    assert len(receiver.bodies) == 2
+
+
+async def test_a_service_that_ends_no_answer_gets_only_so_many_messages(receiver: Receiver, notice: Notice) -> None:
+    receiver.answers = ["drip"]
+    once = Retries(attempts=1)
+    dispatcher = Dispatcher({"default": [f"json://127.0.0.1:{receiver.port}/x"]}, retries=once, timeout=0.2)
+
+    results = [
+        await dispatcher.send(msgspec.structs.replace(notice, id=f"n{number}", incident=f"i{number}"))
+        for number in range(6)
+    ]
+    receiver.end.set()
+    await dispatcher.close()
+
+    reasons = [result.reason for (result,) in results]
+    assert reasons[:4] == ["no answer within 0.2 s"] * 4
+    assert reasons[4:] == ["the service has not ended its answers to earlier messages"] * 2
+    assert len(receiver.bodies) == 4
+
+
+async def test_closing_tells_why_the_last_attempt_failed(
+    receiver: Receiver,
+    notice: Notice,
+    wait_for: Callable[[Callable[[], bool]], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    receiver.answers = ["429"]
+    dispatcher = Dispatcher({"default": [f"json://127.0.0.1:{receiver.port}/x"]}, retries=Retries(limited=300.0))
+
+    task = asyncio.create_task(dispatcher.send(notice))
+    await asyncio.to_thread(wait_for, lambda: "will retry" in caplog.text)
+    await dispatcher.close()
+    (result,) = await task
+
+    assert (result.state, result.attempts) == ("failed", 1)
+    assert result.reason == "HTTP 429 Too Many Requests; no time was left to try again"
+
+
+def test_a_process_exits_though_an_answer_never_ends(receiver: Receiver) -> None:
+    receiver.answers = ["drip"]
+    program = f"""
+import asyncio
+from trainwarden.notifiers.delivery import Dispatcher, Retries
+from trainwarden.notifiers.preview import sample
+
+async def main():
+    retries = Retries(attempts=1)
+    dispatcher = Dispatcher({{"default": ["json://127.0.0.1:{receiver.port}/x"]}}, retries=retries, timeout=0.2)
+    task = asyncio.create_task(dispatcher.send(sample()))
+    await asyncio.wait({{task}}, timeout=20)
+    await dispatcher.close()
+    print((await task)[0].reason)
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert ended.stdout.strip() == "no answer within 0.2 s"

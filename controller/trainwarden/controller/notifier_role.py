@@ -63,6 +63,11 @@ class NotifierRole:
         finally:
             await end_all([*tasks, *self._running])
 
+    @property
+    def busy(self) -> bool:
+        """Whether messages are under way."""
+        return bool(self._running)
+
     async def settled(self) -> None:
         """Wait for messages under way."""
         while self._running:

@@ -55,7 +55,7 @@ def _asset() -> AppriseAsset:
     with warnings.catch_warnings():  # some plugins import modules that Python deprecates
         warnings.simplefilter("ignore", DeprecationWarning)
         apprise.NotificationManager().schemas()
-    asset = apprise.AppriseAsset(allow_templates=False, secure_logging=True, storage_mode="memory")
+    asset = apprise.AppriseAsset(allow_templates=False, secure_logging=True, storage_mode="memory", service_timeout=0)
     asset.http_redirects = False
     asset.async_mode = False
     asset.app_id = "trainwarden"
@@ -72,18 +72,16 @@ class AppriseNotifier:
     Args:
         url: The address; a secret.
         target: What to call it in results and logs.
-        timeout: Seconds that one attempt may take. After that its thread may still get the message through, so a
-            person can be told twice, never not at all.
         public_only: Refuse hosts that resolve to an address that is not public. Local receivers need it off.
 
     Raises:
         ChannelUrlError: The URL can't be used.
     """
 
-    def __init__(self, url: str, *, target: str, timeout: float = 15.0, public_only: bool = False) -> None:
+    def __init__(self, url: str, *, target: str, public_only: bool = False) -> None:
         import apprise
 
-        self._target, self._timeout, self._public_only = target, timeout, public_only
+        self._target, self._public_only = target, public_only
         self._plugin = _plugin(url, target)
         self._scheme = _scheme(url, self._plugin)
         self._service = apprise.Apprise(asset=_asset())
@@ -105,7 +103,10 @@ class AppriseNotifier:
         return self._scheme
 
     def deliver(self, message: Message) -> Attempt:
-        """Try once. Never raises."""
+        """Try once. Never raises. A service that never ends its answer holds it for good.
+
+        Apprise is given no time limit: it would keep that in threads that Python waits for before it exits.
+        """
         if self._public_only and (problem := _not_public(str(getattr(self._plugin, "host", "") or ""))):
             return problem
         try:
@@ -117,10 +118,9 @@ class AppriseNotifier:
                 notify_type=_TYPES[message.severity],
                 body_format=form,
                 attach=self._picture(message),
-                timeout=self._timeout,
                 interpret_escapes=False,
             )
-            return _attempt(result, self._timeout)
+            return _attempt(result)
         except Exception as error:
             return Attempt(Ending.RETRY, f"{self._scheme} plugin raised {type(error).__name__}")
 
@@ -192,7 +192,7 @@ def _scheme(url: str, plugin: Any) -> str:
     return str(own if isinstance(own, str) else next(iter(own)))
 
 
-def _attempt(result: Any, timeout: float) -> Attempt:
+def _attempt(result: Any) -> Attempt:
     """What Apprise's result means. Its texts are only searched for a status code."""
     if result:
         return Attempt(Ending.DELIVERED)
@@ -207,8 +207,6 @@ def _attempt(result: Any, timeout: float) -> Attempt:
         if 300 <= code < 400:
             return Attempt(Ending.PERMANENT, f"{reason}: redirects are not followed")
         return Attempt(Ending.PERMANENT if 400 <= code < 500 and code not in _RETRIED else Ending.RETRY, reason)
-    if str(getattr(result.status, "name", "")) == "TIMEOUT":
-        return Attempt(Ending.RETRY, f"no answer within {timeout:g} s")
     if any("onnection error" in text for text in texts):
         return Attempt(Ending.RETRY, "connection refused, lost or timed out")
     return Attempt(Ending.RETRY, "the service did not take the message")

@@ -1,4 +1,4 @@
-"""Deliver notices to channels: each target in its own thread, with retries, so that a dead hook holds up no other."""
+"""Deliver notices to channels: each target has its own threads and retries, so a dead hook holds up no other."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
 from trainwarden.notifiers.apprise_channel import AppriseNotifier
 from trainwarden.notifiers.compose import Message, compose
+from trainwarden.notifiers.lane import Lane, Turn
 from trainwarden.notifiers.protocol import Attempt, Ending, Notifier
 from trainwarden.policies.notice import Notice
 
@@ -25,6 +25,7 @@ DEFAULT = "default"
 """Name of the channel for notices that name none."""
 
 _REMEMBERED = 4096  # notices whose delivered targets are known, so that a redelivery tells no one twice
+_CLOSED = "the dispatcher was closed before an answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,53 +56,13 @@ class Retries:
         return base * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A message's place among those of its incident at one target."""
-
-    before: asyncio.Event | None  # set once the message before has ended, delivered or not
-    over: asyncio.Event
-
-
-class _Lane:
-    """One target and its one thread; messages go one after another, those of one incident in the order they came."""
-
-    def __init__(self, channel: str, notifier: Notifier) -> None:
-        self.channel, self.notifier = channel, notifier
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="trainwarden-notify")
-        self._last: dict[str, asyncio.Event] = {}  # of each incident, the newest message in line
-
-    def line_up(self, incident: str) -> _Turn:
-        """Take a place behind the incident's earlier messages."""
-        turn = _Turn(self._last.get(incident), asyncio.Event())
-        self._last[incident] = turn.over
-        return turn
-
-    def leave(self, incident: str, turn: _Turn) -> None:
-        """Let the incident's next message go."""
-        turn.over.set()
-        if self._last.get(incident) is turn.over:
-            del self._last[incident]
-
-    async def attempt(self, message: Message) -> Attempt:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, self.notifier.deliver, message)
-        except RuntimeError:
-            return Attempt(Ending.PERMANENT, "the dispatcher is closed")
-        except Exception as error:
-            return Attempt(Ending.RETRY, f"notifier raised {type(error).__name__}")
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
 class Dispatcher:
     """Sends notices to named channels.
 
     Args:
         channels: Apprise URLs by name of channel; `default` is for notices that name none.
         retries: When to try again.
-        timeout: Seconds that one attempt may take.
+        timeout: Seconds that an attempt's answer is waited for.
         public_only: Refuse targets on addresses that are not public.
         notifier: Makes the target for a URL; takes the URL and its safe name.
 
@@ -119,17 +80,19 @@ class Dispatcher:
         notifier: Callable[[str, str], Notifier] | None = None,
     ) -> None:
         def make(url: str, target: str) -> Notifier:
-            return AppriseNotifier(url, target=target, timeout=timeout, public_only=public_only)
+            return AppriseNotifier(url, target=target, public_only=public_only)
 
         self._retries = retries or Retries()
-        self._lanes: dict[str, list[_Lane]] = {}
+        self._lanes: dict[str, list[Lane]] = {}
         for name, urls in channels.items():
             lanes = self._lanes.setdefault(name, [])
             for index, url in enumerate(urls, 1):
                 scheme = url.partition("://")[0].lower()
-                lanes.append(_Lane(name, (notifier or make)(url, f"{scheme if scheme.isalnum() else '?'} #{index}")))
+                target = f"{scheme if scheme.isalnum() else '?'} #{index}"
+                lanes.append(Lane(name, (notifier or make)(url, target), timeout=timeout))
         self._delivered: OrderedDict[str, dict[tuple[str, str], DeliveryResult]] = OrderedDict()
         self._running: dict[str, asyncio.Task[tuple[DeliveryResult, ...]]] = {}
+        self._ways: set[asyncio.Task[DeliveryResult]] = set()  # one target each
         self._closed = False
 
     async def send(self, notice: Notice) -> tuple[DeliveryResult, ...]:
@@ -152,19 +115,21 @@ class Dispatcher:
                 raise  # the caller is cancelled; only close() cancels the delivery
             names = tuple(dict.fromkeys(notice.channels or (DEFAULT,)))
             lanes = [lane for name in names for lane in self._lanes.get(name, ())]
-            reason = "the dispatcher was closed before an answer"
-            return tuple(DeliveryResult(lane.channel, lane.notifier.target, "failed", 0, reason) for lane in lanes)
+            return tuple(DeliveryResult(lane.channel, lane.notifier.target, "failed", 0, _CLOSED) for lane in lanes)
 
     async def close(self, timeout: float = 2.0) -> None:
-        """Give up what is under way. Returns within `timeout` seconds; threads end when their attempt does."""
+        """Give up what is under way, with a result that says so. Returns within `timeout` seconds.
+
+        An attempt under way goes on in its thread; it holds up no exit of the process.
+        """
         self._closed = True
         tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
+        for way in self._ways:
+            way.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=timeout)
-        for lane in (lane for lanes in self._lanes.values() for lane in lanes):
-            lane.close()
+            _, late = await asyncio.wait(tasks, timeout=timeout)
+            for task in late:  # its message is being made
+                task.cancel()
 
     async def _send(self, notice: Notice) -> tuple[DeliveryResult, ...]:
         began = time.monotonic()
@@ -178,7 +143,7 @@ class Dispatcher:
                 lane.leave(notice.incident, turn)
 
     async def _to_lanes(
-        self, notice: Notice, names: Sequence[str], lanes: Sequence[_Lane], turns: Sequence[_Turn], began: float
+        self, notice: Notice, names: Sequence[str], lanes: Sequence[Lane], turns: Sequence[Turn], began: float
     ) -> tuple[DeliveryResult, ...]:
         failed = [self._unknown(name) for name in names if not self._lanes.get(name)]
         for result in failed:
@@ -192,8 +157,15 @@ class Dispatcher:
                 reason = f"the message could not be made: {type(error).__name__}"
                 log.exception("message could not be made notice=%s", notice.id)
                 return tuple(DeliveryResult(lane.channel, lane.notifier.target, "failed", 0, reason) for lane in lanes)
-        ways = zip(lanes, turns, strict=True)
-        results = await asyncio.gather(*(self._one(lane, turn, notice, message, before, began) for lane, turn in ways))
+        ways = [
+            asyncio.create_task(self._one(lane, turn, notice, message, before, began))
+            for lane, turn in zip(lanes, turns, strict=True)
+        ]
+        self._ways.update(ways)
+        try:
+            results = await asyncio.gather(*ways)
+        finally:
+            self._ways.difference_update(ways)
         reached = {(r.channel, r.target): r for r in results if r.state == "delivered"}
         if reached:
             self._delivered[notice.id] = reached
@@ -204,35 +176,44 @@ class Dispatcher:
 
     async def _one(
         self,
-        lane: _Lane,
-        turn: _Turn,
+        lane: Lane,
+        turn: Turn,
         notice: Notice,
         message: Message | None,
         before: Mapping[tuple[str, str], DeliveryResult],
         began: float,
     ) -> DeliveryResult:
-        if turn.before is not None:
-            await turn.before.wait()
+        told: list[str] = []
         try:
-            return await self._tried(lane, notice, message, before, began)
+            if turn.before is not None:
+                await turn.before.wait()
+            return await self._tried(lane, notice, message, before, began, told)
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            reason = f"{told[-1]}; no time was left to try again" if told else _CLOSED
+            self._warn("delivery failed", notice, lane.channel, lane.notifier.target, reason, len(told))
+            return DeliveryResult(lane.channel, lane.notifier.target, "failed", len(told), reason)
         finally:
+            lane.forget(notice.id)
             lane.leave(notice.incident, turn)
 
     async def _tried(
         self,
-        lane: _Lane,
+        lane: Lane,
         notice: Notice,
         message: Message | None,
         before: Mapping[tuple[str, str], DeliveryResult],
         began: float,
+        told: list[str],
     ) -> DeliveryResult:
+        """Try until it is through or given up; puts why each attempt failed into `told`."""
         target, limits = lane.notifier.target, self._retries
         if (known := before.get((lane.channel, target))) is not None or message is None:
             return known or DeliveryResult(lane.channel, target, "failed", 0, "nothing to send")
-        done, told = 0, ""
         while True:
-            attempt = await lane.attempt(message)
-            done += 1
+            attempt = await lane.attempt(notice.id, message)
+            done = len(told) + 1
             if attempt.ending is Ending.DELIVERED:
                 return DeliveryResult(lane.channel, target, "delivered", done)
             wait = limits.wait(attempt, done)
@@ -240,9 +221,9 @@ class Dispatcher:
             if attempt.ending is Ending.PERMANENT or done >= limits.attempts or late:
                 self._warn("delivery failed", notice, lane.channel, target, attempt.reason, done)
                 return DeliveryResult(lane.channel, target, "failed", done, attempt.reason)
-            if attempt.reason != told:
+            if attempt.reason not in told[-1:]:
                 self._warn("delivery failed, will retry", notice, lane.channel, target, attempt.reason, done, wait)
-                told = attempt.reason
+            told.append(attempt.reason)
             await asyncio.sleep(wait)
 
     def _unknown(self, name: str) -> DeliveryResult:

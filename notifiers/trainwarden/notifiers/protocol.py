@@ -29,11 +29,11 @@ class Attempt:
 
 
 class Notifier(Protocol):
-    """One target. `deliver` blocks, is called from one thread at a time, and never raises."""
+    """One target. `deliver` blocks, is called from a thread of its own, and never raises."""
 
     @property
     def target(self) -> str:
         """Name of the target without anything secret, such as `slack #1`."""
 
     def deliver(self, message: Message) -> Attempt:
-        """Try once, within a bounded time."""
+        """Try once. Whoever calls bounds how long an answer is waited for."""

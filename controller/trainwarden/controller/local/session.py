@@ -184,6 +184,7 @@ class Session:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LONGEST_ENDING):
                         await self._all_told(executor, notifier)
+                await self._give_up(dispatcher, executor, notifier)
                 self._finish(target, server, notifier)
                 stop.set()
                 await asyncio.wait({tasks["engine"]}, timeout=_LONGEST_STOP)
@@ -269,6 +270,15 @@ class Session:
             await notifier.settled()
             same = executor.idle and before == (len(self._log.decisions), len(notifier.results))
             quiet, waited = quiet + 0.1 if same else 0.0, waited + 0.1
+
+    async def _give_up(self, dispatcher: Dispatcher, executor: Executor, notifier: NotifierRole) -> None:
+        """End messages that are still under way, so that they are told as not delivered."""
+        if not notifier.busy:
+            return
+        await dispatcher.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_STATUS):
+                await self._all_told(executor, notifier)
 
     def _is_over(self) -> bool:
         """Whether the engine has said where the ended run stands."""
