@@ -267,6 +267,19 @@ async def test_facts_of_a_job_that_can_not_be_judged_stop_no_other(bus: Bus) -> 
         await eventually(lambda: heard.notices)
 
 
+async def test_an_action_that_nobody_has_begun_is_taken_back_for_all_to_see_when_its_rule_resolves(bus: Bus) -> None:
+    await publish_policy(bus, policy("{name: high, when: metrics.loss > 5.0, actions: [{type: Delete}]}"))
+    async with hearing(bus) as heard, running(bus):
+        await begin(bus)
+        trainer = Trainer(bus)
+        await trainer.report(9.0)
+        await eventually(lambda: heard.requests)
+        await trainer.until(lambda: "high Delete Cancelled" in heard.told, 1.0)
+    assert heard.told == ["high Firing", "high Delete Requested", "high Resolved", "high Delete Cancelled"]
+    assert heard.decisions[-1].action is not None
+    assert heard.decisions[-1].action.id == heard.requests[0].action.id
+
+
 STILL = "{name: still, when: progress.sinceStep > duration('2s'), actions: [{type: Suspend}]}"
 SILENT = "{name: silent, when: progress.sinceReport > duration('2s'), actions: [{type: Delete}]}"
 

@@ -13,7 +13,7 @@ from tests.policies.runs import facts
 
 from trainwarden.policies.decision import ActionState, ActionType, Mode, Verdict
 from trainwarden.policies.facts import JobPhase
-from trainwarden.policies.judge import Judgement
+from trainwarden.policies.judge import Judgement, withdraw
 from trainwarden.policies.memory import RunMemory, forget
 
 HIGH = "when: metrics.loss > 2.0"
@@ -124,6 +124,7 @@ def test_a_ladder_stops_when_its_rule_resolves() -> None:
     walk = Walk([policy(LADDER)])
     walk.report(3, 0)
     walk.report(3, 60)
+    walk.result(step(walk, ActionType.CHECKPOINT), ActionState.IN_PROGRESS, 61)
 
     resolved = walk.report(1, 100)
 
@@ -383,12 +384,43 @@ def test_an_edited_ladder_does_not_repeat_what_was_done() -> None:
 def test_a_new_episode_does_not_repeat_an_action_that_is_still_being_done() -> None:
     walk = Walk([policy(AT_ONCE)])
     walk.report(3, 0)
+    walk.result(step(walk, ActionType.SUSPEND), ActionState.IN_PROGRESS, 1)
     walk.report(1, 5)
 
     judged = walk.report(3, 10)
 
     assert "Suspend Refused Covered" in told(judged)
     assert judged.requests == []
+
+
+@pytest.mark.parametrize("action", ["Checkpoint", "Suspend", "Stop", "Delete"])
+def test_an_action_that_no_executor_has_begun_is_taken_back_when_its_rule_resolves(action: str) -> None:
+    walk = Walk([policy(f"{HIGH}\nactions: [{{type: {action}}}]")])
+    assert requested(walk.report(3, 0)) == [action]
+    recalled = step(walk, ActionType(action))
+
+    assert f"{action} Cancelled Resolved" in told(walk.report(1, 5))
+    assert walk.result(recalled, ActionState.REFUSED, 6).decisions == []
+    assert requested(walk.report(3, 10)) == [action]
+    assert step(walk, ActionType(action)) != recalled
+
+
+def test_an_action_that_had_begun_before_its_recall_was_heard_of_is_told_as_it_went() -> None:
+    walk = Walk([policy(AT_ONCE)])
+    walk.report(3, 0)
+    walk.report(1, 5)
+    suspend = step(walk, ActionType.SUSPEND)
+
+    assert told(walk.result(suspend, ActionState.IN_PROGRESS, 6)) == ["Suspend InProgress Tried"]
+    assert told(walk.result(suspend, ActionState.DONE, 7, proof=PROOF)) == ["Suspend Done Tried"]
+    assert walk.result(suspend, ActionState.DONE, 8, proof=PROOF).decisions == []
+
+
+def test_what_an_executor_has_not_begun_is_taken_back_with_its_policy() -> None:
+    walk = Walk([policy(AT_ONCE)])
+    walk.report(3, 0)
+    gone = withdraw(walk.policies[0], walk.training.state, walk.memory, moment(1))
+    assert "Suspend Cancelled PolicyDeleted" in told(gone)
 
 
 def test_a_restart_changes_nothing() -> None:

@@ -41,7 +41,10 @@ from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
 from trainwarden.policies.wishes import is_silenced
 
-__all__ = ["Judgement", "apply_result", "judge", "withdraw"]
+__all__ = ["RECALLED", "Judgement", "apply_result", "judge", "withdraw"]
+
+RECALLED = "Resolved"
+"""Reason of an action that is taken back since its rule has resolved; an executor refuses with it, too."""
 
 _TICK = timedelta(seconds=1)  # conditions that change by time alone are looked at this often
 _REST = timedelta(seconds=30)  # and all others, since data also goes stale by time alone
@@ -151,14 +154,17 @@ def apply_result(
             step.answer, step.answered = outcome.reason, outcome.message
             result.wake(now)
         return result
-    if step.state is outcome.state or (step.state is not None and step.state.final):
+    # An action may have begun before its recall was heard of: what it came to is told nevertheless.
+    begun = step.state is ActionState.CANCELLED and step.requested and outcome.state is not ActionState.REFUSED
+    if step.state is outcome.state or (step.state is not None and step.state.final and not begun):
         return result
     step.proof = outcome.proof
     step.resume_command = outcome.resume_command
     case = Case(policy, rule, state, run, run.scope(now))
     decision = _change(result, case, step, outcome.state, outcome.reason, outcome.message, at=outcome.time)
     if step.type is not ActionType.NOTIFY and outcome.state.final:
-        if outcome.state is not ActionState.DONE or is_disruptive(step.type):
+        quiet = outcome.state is ActionState.REFUSED and outcome.reason == RECALLED
+        if not quiet and (outcome.state is not ActionState.DONE or is_disruptive(step.type)):
             _tell_outcome(result, case, decision, step)
         for due in list(due_steps(case)):
             if due.step.type is ActionType.NOTIFY:
@@ -221,7 +227,8 @@ def _leave(result: Judgement, policy: CompiledPolicy, run: RunState, memory: Run
         if not state.engaged:
             continue
         case = Case(policy, rule, state, run, scope)
-        if any(step.busy and step.type is not ActionType.NOTIFY for step in state.steps):
+        busy = [step for step in state.steps if step.busy and step.type is not ActionType.NOTIFY]
+        if any(phase.ended or not step.recallable for step in busy):
             result.wake(now + _REST)
             continue
         for due in list(due_steps(case)):
@@ -242,13 +249,13 @@ def _end(result: Judgement, case: Case, reason: str, message: str) -> None:
 
 def _cancel(result: Judgement, case: Case, reason: str, message: str) -> None:
     for step in case.state.steps:
-        if step.open:
+        if step.open or step.recallable:
             _change(result, case, step, ActionState.CANCELLED, reason, message)
 
 
 def _resolve(result: Judgement, case: Case, decision: Decision) -> None:
     """The condition has ended: steps that have not begun will not; whoever was told of it is told."""
-    _cancel(result, case, "Resolved", "the condition ended before")
+    _cancel(result, case, RECALLED, "the condition ended before")
     steps = case.state.steps
     told = any(s.type is ActionType.NOTIFY and (s.busy or s.state is ActionState.DONE) for s in steps)
     ended = any(is_disruptive(s.type) and (s.busy or s.state is ActionState.DONE) for s in steps)

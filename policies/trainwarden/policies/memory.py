@@ -39,6 +39,11 @@ class StepState(msgspec.Struct, rename="camel"):
         return not self.requested and (self.state is None or self.state is ActionState.WAITING)
 
     @property
+    def recallable(self) -> bool:
+        """Whether an executor was asked for the step and has not begun it. A message that was asked for is sent."""
+        return self.requested and self.state is ActionState.REQUESTED and self.type is not ActionType.NOTIFY
+
+    @property
     def busy(self) -> bool:
         """Whether the step is being done."""
         return self.requested and self.state is not None and not self.state.final
