@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trainwarden.policies.detectors.outlook import LEAST, LEFT_WITHOUT_PLAN, exhausted
+from trainwarden.policies.detectors.outlook import LEAST, LEFT_WITHOUT_PLAN, gained, still_to_gain
 from trainwarden.policies.expressions.protocol import UnknownValueError
 from trainwarden.policies.question import Question
 from trainwarden.policies.series import Series
@@ -45,15 +45,9 @@ def by_outlook(question: Question, series: Series) -> bool:
     question.looked_at(name, view)
     best = series.best(higher=higher)
     assert best is not None  # noqa: S101 - there are values
-    return exhausted(
-        series.whole(),
-        share,
-        tolerance,
-        opening=series.opening,
-        best=best.value,
-        left=_left(question.run.total(), newest),
-        higher=higher,
-    )
+    so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=higher)
+    left = _left(question.run.total(), newest)
+    return so_far > 0 and still_to_gain(view, share, left=left, higher=higher) < tolerance * so_far
 
 
 def _left(total: int | None, step: float) -> float:

@@ -10,7 +10,7 @@ import math
 
 from trainwarden.policies.view import View
 
-__all__ = ["LEAST", "LEFT_AT_LEAST", "LEFT_WITHOUT_PLAN", "exhausted", "still_to_gain"]
+__all__ = ["LEAST", "LEFT_AT_LEAST", "LEFT_WITHOUT_PLAN", "gained", "still_to_gain"]
 
 LEAST = 5
 """Fewest values in a stretch."""
@@ -44,23 +44,19 @@ def still_to_gain(stretch: View, share: float, *, left: float, higher: bool) -> 
     return (max(fall, 0.0) + _CONFIDENCE * error) * max(left, LEFT_AT_LEAST) / math.log(1 / share)
 
 
-def exhausted(
-    history: View, share: float, tolerance: float, *, opening: float, best: float, left: float, higher: bool
-) -> bool:
-    """Whether what may still be gained is less than a share of what has been gained.
+def gained(history: View, *, opening: float, best: float, higher: bool) -> float:
+    """Improvement so far, below 0 when there is none.
+
+    From the worst of the oldest values to the best; for a metric with more than 128 values from the mean of its first
+    ones, since the worst of many is noise.
 
     Args:
-        history: All of the metric's history; it begins before the stretch.
-        share: Where the stretch begins, as a share of the newest step.
-        tolerance: Share of the improvement so far that may be given up.
+        history: All of the metric's history.
         opening: Mean of the first values.
         best: Best value so far.
-        left: ln(last step of the plan / newest step).
         higher: Higher is better.
     """
     rows = history.rows
     if history.count <= _FEW:
         opening = rows.lows[0] if higher else rows.highs[0]
-    gained = best - opening if higher else opening - best
-    stretch = history.between(history.last_step * share, math.inf)
-    return gained > 0 and still_to_gain(stretch, share, left=left, higher=higher) < tolerance * gained
+    return best - opening if higher else opening - best
