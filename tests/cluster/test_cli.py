@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from lightkube.generic_resource import create_namespaced_resource
 from tests.cluster.world import World
+from tests.controller.proxy import Proxy
 from tools.cluster.kubectl import kubeconfig
 
 from trainwarden.controller.cluster.console import reaching
@@ -171,6 +173,31 @@ def test_watching_prints_each_change_until_it_is_interrupted(world: World, shell
     ]
     assert lines[3].rstrip().endswith("(deleted)")
     assert (watching.returncode, rest, errors) == (0, "", "")
+
+
+async def test_watching_goes_on_after_the_api_server_was_away(world: World, shell: Shell, tmp_path: Path) -> None:
+    seen(world, "bert", progress="50 %")
+    admin = yaml.safe_load(world.kubectl.config.read_text())
+    async with Proxy(int(admin["clusters"][0]["cluster"]["server"].rpartition(":")[2])) as proxy:
+        admin["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+        (tmp_path / "proxied").write_text(yaml.safe_dump(admin))
+        watching = await asyncio.create_subprocess_exec(
+            TRAINWARDEN, "jobs", "-w", "-n", world.namespace, "--kubeconfig", tmp_path / "proxied",
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.environment,
+        )  # fmt: skip
+        assert watching.stdout is not None
+        await watching.stdout.readline()
+        first = await watching.stdout.readline()
+        proxy.shut()
+        report(world, "bert", progress="75 %")
+        await asyncio.sleep(2)
+        await proxy.open()
+        second = await watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        _, errors = await watching.communicate()
+
+    assert (b"50%" in first, b"75%" in second) == (True, True)
+    assert (watching.returncode, errors) == (0, b"")
 
 
 def test_explain_tells_rules_policies_that_do_not_fit_and_why_nothing_happens(world: World, shell: Shell) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trainwarden.controller.cluster.console.errors import ConsoleError
 from trainwarden.controller.cluster.console.output import look_for, plain, print_data
-from trainwarden.controller.cluster.console.reaching import Cluster, Object
+from trainwarden.controller.cluster.console.reaching import WATCH_SECONDS, Cluster, Object
 from trainwarden.controller.cluster.console.reading import ago, clean
 from trainwarden.controller.cluster.console.selectors import Selector
 from trainwarden.controller.cluster.console.table import jobs_table
@@ -20,6 +20,7 @@ from trainwarden.controller.cluster.console.table import jobs_table
 __all__ = ["watch_data", "watch_lines", "watch_picture"]
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds before listing again
+_MARGIN = 15  # seconds over a watch's length after which a silent API server counts as lost
 _LEFT = 4  # lines of a terminal that are not for runs
 
 Key = tuple[str, str]
@@ -31,7 +32,14 @@ class _Runs:
     def __init__(self, cluster: Cluster, labels: Selector) -> None:
         self._cluster, self._labels = cluster, labels
         self.known: dict[Key, Object] = {}
-        self.broken: tuple[str, datetime] | None = None  # why they may be old, and since when
+        self._broken: tuple[str, datetime] | None = None
+        self._heard = datetime.now(UTC)
+
+    def doubt(self, now: datetime) -> tuple[str, datetime] | None:
+        """Why they may be old, and since when."""
+        if self._broken is None and now - self._heard > timedelta(seconds=WATCH_SECONDS + _MARGIN):
+            return "nothing is heard of the API server", self._heard
+        return self._broken
 
     def sorted(self) -> list[Object]:
         return [run for _, run in sorted(self.known.copy().items())]  # it is drawn by another thread
@@ -46,10 +54,12 @@ class _Runs:
         while True:
             try:
                 version, changed = self._list()
+                self._heard = datetime.now(UTC)
                 yield from changed
                 yield "LISTED", {}
-                first, failures, self.broken = False, 0, None
+                first, failures, self._broken = False, 0, None
                 for event, run in self._cluster.watch_runs(version, self._labels):
+                    self._heard = datetime.now(UTC)
                     if event == "DELETED":
                         self.known.pop(_key(run), None)
                     else:
@@ -58,8 +68,8 @@ class _Runs:
             except ConsoleError as error:
                 if first or not error.passing:
                     raise
-                if self.broken is None:
-                    self.broken = (str(error), datetime.now(UTC))
+                if self._broken is None:
+                    self._broken = (str(error), datetime.now(UTC))
                 time.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
 
@@ -90,8 +100,8 @@ def watch_picture(cluster: Cluster, labels: Selector, console: Console, *, wide:
         if len(shown) > room:
             below = f"{room} of {below}; -n or -l shows fewer"
         parts: list[RenderableType] = [jobs_table(shown[:room], now, look), Text(below, style="dim")]
-        if runs.broken is not None:
-            why, since = runs.broken
+        if (doubt := runs.doubt(now)) is not None:
+            why, since = doubt
             parts.append(Text(f"old for {ago(since, now)}: {clean(why)}", style="bold red", no_wrap=True))
         return Group(*parts)
 

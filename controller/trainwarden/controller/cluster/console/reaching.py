@@ -27,14 +27,15 @@ from trainwarden.controller.cluster.resources import (
 )
 from trainwarden.controller.exit_codes import ExitCode
 
-__all__ = ["ALL", "Cluster", "Object", "connect"]
+__all__ = ["ALL", "WATCH_SECONDS", "Cluster", "Object", "connect"]
 
 Object = dict[str, Any]
 
 ALL = "*"
 """Namespace that stands for all of them."""
 _PAGE = 500
-_WATCH = 300  # seconds
+WATCH_SECONDS = 60
+"""How long one watch goes on, so that a connection that died silently is noticed."""
 _CONFLICT, _NOT_FOUND = 409, 404
 _PASSING = (410, 429)
 _GROUPS = {"trainjobs": "trainer.kubeflow.org", "events": "", "namespaces": ""}
@@ -84,7 +85,7 @@ class Cluster:
             return sorted(found, key=_place), str(listing.resourceVersion)
 
     def watch_runs(self, version: str, labels: Selector | None = None) -> Iterator[tuple[str, Object]]:
-        """Changes of TrainingRuns: ADDED, MODIFIED or DELETED, and the object. Ends after some minutes.
+        """Changes of TrainingRuns: ADDED, MODIFIED or DELETED, and the object. Ends after a minute.
 
         Raises:
             ConsoleError: It broke; listing again helps, but where it is forbidden.
@@ -95,7 +96,7 @@ class Cluster:
                 namespace=self.namespace,
                 labels=labels or None,
                 resource_version=version,
-                server_timeout=_WATCH,
+                server_timeout=WATCH_SECONDS,
             ):
                 yield event, dict(item)
 
