@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
 import math
 import time
@@ -24,7 +23,8 @@ from nats.errors import Error as NatsError
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.decoding import RejectedError, decode_report
-from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Remembered
+from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Key, Remembered
+from trainwarden.controller.looking import Next, Schedule
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
 from trainwarden.controller.pulse import PULSE, keep_pulse
@@ -43,7 +43,6 @@ __all__ = ["Engine"]
 
 log = logging.getLogger(__name__)
 
-_APART = 0.1  # seconds between two looks at one run; reports in between are looked at together
 _EARLY_LOOKS = 1_000.0  # per second that are taken at once nevertheless, while few reports wait
 _FEW = 20
 _STATUS_EVERY = 1.0  # seconds between two states of one run without a decision
@@ -51,12 +50,7 @@ _TICK = 0.01
 _HEAD_START = 5.0  # seconds that another machine's clock may be ahead, when a job is made
 _MOST_ENDED = 200  # ended jobs that are held; of older ones only what is remembered
 _MOST_REMEMBERED = 20_000
-_SET_BACK = 60.0  # seconds by which a report is older than the newest look when the clock was set back
-_DENSE = 60.0  # seconds of a replay, after the state, that are judged as closely as live
-_SPARSE = 200.0  # beyond, looks lie apart by this part of the way to the nearer end
 _WARN_EVERY = 10.0
-
-Key = tuple[str, str]  # namespace and job
 
 
 class Engine:
@@ -90,10 +84,8 @@ class Engine:
         self._policies: dict[str, CompiledPolicy] = {}
         self._problems: dict[str, str] = {}
         self._order: list[CompiledPolicy] = []
-        self._wakes: list[tuple[float, Key]] = []
         self._live = False  # all that was stored before the start has been taken
-        self._began = self._clock.now()
-        self._allowance = Allowance(_EARLY_LOOKS)
+        self._schedule = Schedule(self._clock.now(), Allowance(_EARLY_LOOKS))
         self._warned_at = 0.0
         self.rejected = 0
         self.ready = asyncio.Event()
@@ -168,7 +160,7 @@ class Engine:
                 job.judged = job.seen
             self._catch_up(key, job, now)
             self._apply(key, job, math.inf)
-            job.wake_at = None
+        self._schedule.go_live(self._jobs.values())
         self._live = True
         self._look_at_all()
 
@@ -204,14 +196,8 @@ class Engine:
         job.run.observe(heard.report, datetime.fromtimestamp(at, UTC))
         job.seen = heard.sequence
         job.changed = True
-        if not anew:
-            return
-        after = at - job.judged_at
-        apart = _APART if self._live else self._apart(job, at)
-        if after >= apart or after < -_SET_BACK or (heard.fresh and self._live and self._allowance.take()):
+        if anew and self._schedule.looks_at_once(key, job, at, fresh=heard.fresh):
             self._look(key, job, at)
-        else:
-            self._wake(key, job, job.judged_at + apart)
 
     async def _reject(self, entry: Entry, reason: str) -> None:
         self.rejected += 1
@@ -332,22 +318,12 @@ class Engine:
 
     def _catch_up(self, key: Key, job: Job, until: float) -> None:
         """Do in a replay what time alone would have done before a moment: waits that were over, results that came."""
-        while True:
-            result = job.due[0][1] if job.due else until
-            wake = until
-            if job.wake_at is not None:
-                wake = max(job.wake_at, job.judged_at + self._apart(job, job.wake_at))
-            if result < until and result <= wake:
-                self._apply(key, job, result)
-            elif wake < until:
-                job.wake_at = None
-                self._look(key, job, wake)
+        while (step := self._schedule.next_before(job, until)) is not None:
+            what, at = step
+            if what is Next.RESULT:
+                self._apply(key, job, at)
             else:
-                return
-
-    def _apart(self, job: Job, at: float) -> float:
-        """Seconds between two looks in a replay: as live near its beginning and its end, further apart in between."""
-        return max(_APART, min(at - job.resumed_at - _DENSE, self._began - at) / _SPARSE)
+                self._look(key, job, at)
 
     def _look_at_all(self) -> None:
         for key, job in list(self._jobs.items()):
@@ -370,7 +346,7 @@ class Engine:
             return
         job.faulty = ""
         if judgement.wake_at is not None:
-            self._wake(key, job, judgement.wake_at.timestamp())
+            self._schedule.wake(key, job, judgement.wake_at.timestamp())
         self._tell(key, job, judgement)
         if job.results and (judgement.requests or judgement.notices):
             job.match([request.action.id for request in judgement.requests])
@@ -388,7 +364,7 @@ class Engine:
             job.told_at, job.changed = at, False
             self._outbox.put(*key, judgement, lambda: self._status(job))
         elif self._live and job.changed:
-            self._wake(key, job, job.judged_at + _STATUS_EVERY)
+            self._schedule.wake(key, job, job.judged_at + _STATUS_EVERY)
 
     def _let_go(self) -> None:
         """Free what is held of the jobs that ended longest ago."""
@@ -406,29 +382,15 @@ class Engine:
         problems = tuple(self._problems.values())
         return status_of(job.run, job.memory, self._order, datetime.fromtimestamp(now, UTC), job.judged, problems)
 
-    def _wake(self, key: Key, job: Job, at: float) -> None:
-        if job.wake_at is None or at < job.wake_at:
-            job.wake_at = at
-            if self._live:
-                heapq.heappush(self._wakes, (at, key))
-
     async def _keep_time(self) -> None:
-        wakes = self._wakes
         while True:
             await asyncio.sleep(_TICK)
             if self._clock.was_set_back():
-                wakes.clear()
-                for job in self._jobs.values():
-                    job.wake_at = None
+                self._schedule.clear(self._jobs.values())
                 self._look_at_all()
             now = self._clock.now()
-            while wakes and wakes[0][0] <= now:
-                at, key = heapq.heappop(wakes)
-                woken = self._jobs.get(key)
-                if woken is None or woken.wake_at != at:
-                    continue
-                woken.wake_at = None
-                woken.changed |= not woken.run.facts.phase.ended
-                self._look(key, woken, now)
+            for key, job in self._schedule.woken(self._jobs, now):
+                job.changed |= not job.run.facts.phase.ended
+                self._look(key, job, now)
             if self._outbox.full:
                 await self._wait_for_room()

@@ -12,7 +12,10 @@ from trainwarden.policies.decision import ActionResult
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
 
-__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Remembered"]
+__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Key", "Remembered"]
+
+Key = tuple[str, str]
+"""Namespace and name of a job."""
 
 _MOST_RESULTS = 256
 _MOST_EARLY_PER_JOB = 200
