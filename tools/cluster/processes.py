@@ -77,6 +77,10 @@ class Processes:
         """How a program was started; empty when it was not."""
         return self._known[name].command if name in self._known else []
 
+    def environment(self, name: str) -> dict[str, str]:
+        """What a program that was started has in its environment beside ours."""
+        return dict(self._known[name].environment)
+
     def alive(self, name: str) -> bool:
         """Whether it still runs."""
         if name not in self._known:

@@ -203,12 +203,16 @@ class Executor:
         self._final.add(action.id)
         try:
             target = self._target_of(request.decision.run)
+            reached = self._reached.pop(action.id, None)
+            ending = reached is not None and reached.reason == "Ending"
+            if target is None and reached is not None and ending and action.type is ActionType.DELETE:
+                await self._say_ended(request, reached.proof)  # it was deleted, and the record is missing
+                return
             if target is None:
                 await self._say(request, ActionState.REFUSED, "NoJob", "there is no such job any more")
                 return
-            reached = self._reached.pop(action.id, None)
             same = request.decision.run.attempt == target.attempt
-            if same and reached is not None and reached.reason == "Ending":
+            if same and reached is not None and ending:
                 await self._finish(request, target, reached.proof)  # the effect may be there, and its record missing
                 return
             if (objection := await self._objection(request, target)) is not None:
@@ -270,8 +274,11 @@ class Executor:
 
     async def _finish(self, request: ActionRequest, target: Target, proof: Proof | None) -> None:
         """Do what can't be taken back, or see it done after a crash, and say so."""
-        action = request.action
         await target.end(request, proof=proof)
+        await self._say_ended(request, proof, resume_command=target.resume_command)
+
+    async def _say_ended(self, request: ActionRequest, proof: Proof | None, *, resume_command: str = "") -> None:
+        action = request.action
         where = f" after its checkpoint of step {proof.step} was proven ({proof.path})" if proof is not None else ""
         done = {"Suspend": "suspended", "Stop": "stopped", "Delete": "deleted"}[action.type.value]
         await self._say(
@@ -280,7 +287,7 @@ class Executor:
             done.capitalize(),
             f"{done}{where or ' without a checkpoint'}; all its processes are gone",
             proof=proof,
-            resume=target.resume_command if action.type is ActionType.SUSPEND and proof is not None else "",
+            resume=resume_command if action.type is ActionType.SUSPEND and proof is not None else "",
         )
 
     async def _save(self, request: ActionRequest, target: Target, *, hold: bool) -> tuple[_Saved, Command | None]:
