@@ -95,7 +95,7 @@ class ChannelSender:
         to = chosen(self._channels, notice, self._facts.get((run.namespace, run.job)))
         names = {each.name for each in self._channels if each.namespace in (run.namespace, "")}
         failed = tuple(
-            DeliveryResult(name, "", "failed", 0, f"there is no usable channel {name!r}; see its Ready condition")
+            DeliveryResult(name, name, "failed", 0, "there is no usable channel of this name; see its Ready condition")
             for name in notice.channels
             if name not in names
         )

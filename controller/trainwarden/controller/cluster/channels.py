@@ -10,7 +10,7 @@ import base64
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import kopf
 from httpx2 import HTTPError
@@ -164,20 +164,23 @@ class ChannelKinds:
 
     async def _mark(self, body: Mapping[str, Any], channel: Channel | None, problem: str) -> None:
         metadata = body["metadata"]
+        generation = int(metadata["generation"])
         known = ((body.get("status") or {}).get("conditions") or [{}])[0]
-        status = "True" if channel is not None else "False"
-        message = f"{len(channel.urls)} addresses" if channel is not None else problem
-        if (known.get("status"), known.get("message")) == (status, message):
+        status: Literal["True", "False"] = "True" if channel is not None else "False"
+        number = len(channel.urls) if channel is not None else 0
+        message = f"{number} address{'' if number == 1 else 'es'}" if channel is not None else problem
+        if [known.get(name) for name in ("status", "message", "observedGeneration")] == [status, message, generation]:
             return
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
         condition = Condition(
             type="Ready",
-            status="True" if channel is not None else "False",
-            observed_generation=int(metadata["generation"]),
-            last_transition_time=datetime.now(UTC).replace(microsecond=0),
+            status=status,
+            observed_generation=generation,
+            last_transition_time=datetime.fromisoformat(since) if since else datetime.now(UTC).replace(microsecond=0),
             reason="Accepted" if channel is not None else "Invalid",
             message=message,
         )
-        made = ObjectStatus(observed_generation=int(metadata["generation"]), conditions=(condition,))
+        made = ObjectStatus(observed_generation=generation, conditions=(condition,))
         namespaced = "namespace" in metadata
         kind: Any = NotificationChannel if namespaced else ClusterNotificationChannel
         await self._client.patch(
