@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -173,6 +175,30 @@ def test_watching_prints_each_change_until_it_is_interrupted(world: World, shell
     ]
     assert lines[3].rstrip().endswith("(deleted)")
     assert (watching.returncode, rest, errors) == (0, "", "")
+
+
+def test_a_terminal_gets_a_picture_that_stays_true(world: World, shell: Shell) -> None:
+    seen(world, "bert", progress="50 %")
+    ours, theirs = pty.openpty()
+    environment = {**shell.environment, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "24"}
+    watching = subprocess.Popen(
+        [str(TRAINWARDEN), "jobs", "-n", world.namespace, "-w"], stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = ""
+    for share in ("50", "75"):
+        report(world, "bert", progress=f"{share} %")
+        while f" {share}%" not in shown:
+            shown += os.read(ours, 65536).decode(errors="replace")
+    watching.send_signal(signal.SIGINT)
+
+    with contextlib.suppress(OSError):  # how the end of a terminal is told
+        while data := os.read(ours, 65536):
+            shown += data.decode(errors="replace")
+    assert watching.wait(30) == 0
+    assert "1 run, " in shown
+    assert "Traceback" not in shown
+    os.close(ours)
 
 
 async def test_watching_goes_on_after_the_api_server_was_away(world: World, shell: Shell, tmp_path: Path) -> None:
@@ -378,6 +404,50 @@ def test_a_wrong_login_and_a_server_that_is_away_are_told_apart(world: World, tm
 
     assert stranger.error == f"trainwarden: {server} does not know you; log in again, or give another --context"
     assert away.error.startswith("trainwarden: https://127.0.0.1:1 can't be reached: ")
+
+
+def with_login(world: World, folder: Path, command: str) -> Path:
+    """A kubeconfig whose token comes from a helper."""
+    content = yaml.safe_load(world.kubectl.config.read_text())
+    helper = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", command]}
+    if not command:
+        helper = {**helper, "command": "/nowhere/login", "args": []}
+    content["users"][0]["user"] = {"exec": helper}
+    path = folder / "login.kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_a_login_helper_gives_the_token_and_its_failure_is_told(world: World, tmp_path: Path, reader: Shell) -> None:
+    seen(world, "bert")
+    token = world.kubectl.run("create", "token", "reader", "-n", world.namespace).strip()
+    credential = json.dumps({"kind": "ExecCredential", "status": {"token": token}})
+
+    good = Shell(tmp_path, with_login(world, tmp_path, f"echo '{credential}'"))
+    assert "bert" in good("jobs", "-n", world.namespace)
+    for command, why in (
+        ("echo expired >&2; exit 3", "expired"),
+        ("echo hello", "Expecting value"),
+        ("", "/nowhere/login"),
+    ):
+        bad = Shell(tmp_path, with_login(world, tmp_path, command))
+        bad("jobs", "-n", world.namespace, code=70)
+        assert bad.error.startswith("trainwarden: the kubeconfig's login failed: ")
+        assert why in bad.error
+
+
+def test_a_kubeconfig_with_broken_certificates_is_told(world: World, tmp_path: Path) -> None:
+    for field, value in (("certificate-authority-data", "AAAA"), ("certificate-authority", "/nowhere/ca.crt")):
+        content = yaml.safe_load(world.kubectl.config.read_text())
+        server = content["clusters"][0]["cluster"]["server"]
+        content["clusters"][0]["cluster"] = {"server": server, field: value}
+        path = tmp_path / "broken.kubeconfig"
+        path.write_text(yaml.safe_dump(content))
+        shell = Shell(tmp_path, path)
+
+        assert shell("jobs", code=2) == ""
+        assert shell.error.startswith(f"trainwarden: context {content['current-context']!r} can't be used: ")
+        assert "Traceback" not in shell.error
 
 
 def test_many_runs_are_read_in_pages(world: World, shell: Shell) -> None:

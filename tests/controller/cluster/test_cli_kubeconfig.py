@@ -125,3 +125,19 @@ def test_what_is_broken_is_said_with_its_file(tmp_path: Path) -> None:
     assert problem_of(text).startswith(f"{text} can't be read: ")
     assert problem_of(words) == f"{words} is not a kubeconfig; it holds no fields"
     assert problem_of(dangling) == f"{dangling}: context 'red' names 'red', which is not there"
+
+
+@pytest.mark.parametrize("kind", ["cluster", "context", "user"])
+@pytest.mark.parametrize("wrong", ["words", ["words"], [{"name": "red", "WORD": "words"}], [{"WORD": {}}], [{}]])
+def test_what_is_no_list_of_objects_is_said(tmp_path: Path, kind: str, wrong: Any) -> None:
+    path = written(tmp_path / "config", "red", current="red")
+    content = yaml.safe_load(path.read_text())
+    content[f"{kind}s"] = yaml.safe_load(yaml.safe_dump(wrong).replace("WORD", kind))
+    path.write_text(yaml.safe_dump(content))
+
+    assert problem_of(path) == f"{path} is not a kubeconfig; {kind}s is a list of objects with name and {kind}"
+
+
+@pytest.mark.parametrize("user", [{"exec": "words"}, {"exec": {"command": 3}}, {"token": ["x"]}])
+def test_a_login_that_can_not_be_one_is_said(tmp_path: Path, user: dict[str, Any]) -> None:
+    assert "can't be used: " in problem_of(written(tmp_path / "config", "red", current="red", **user))

@@ -97,7 +97,9 @@ def _merged(paths: list[Path]) -> dict[str, Any]:
             listed = merged[f"{kind}s"]
             known = {each["name"] for each in listed}
             for each in content.get(f"{kind}s") or ():
-                if isinstance(each, dict) and "name" in each and each["name"] not in known:
+                if not isinstance(each, dict) or not isinstance(each.get(kind) or {}, dict) or "name" not in each:
+                    raise ConsoleError(f"{path} is not a kubeconfig; {kind}s is a list of objects with name and {kind}")
+                if each["name"] not in known:
                     listed.append({"name": each["name"], kind: _placed(kind, each.get(kind) or {}, path.parent)})
     nobody = "nobody"
     for each in merged["contexts"]:
@@ -112,8 +114,11 @@ def _placed(kind: str, fields: dict[str, Any], folder: Path) -> dict[str, Any]:
     for name in _FILES.get(kind, ()):
         if placed.get(name):
             placed[name] = str(folder.absolute() / placed[name])
-    if (placed.get("exec") or {}).get("apiVersion") == _NEWEST_EXEC:  # what is read of its answer is the same in both
-        placed["exec"] = {**placed["exec"], "apiVersion": _SPOKEN_EXEC}
+    helper = placed.get("exec")
+    if (
+        isinstance(helper, dict) and helper.get("apiVersion") == _NEWEST_EXEC
+    ):  # what is read of its answer is the same in both
+        placed["exec"] = {**helper, "apiVersion": _SPOKEN_EXEC}
     return placed
 
 

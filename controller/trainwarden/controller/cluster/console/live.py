@@ -96,7 +96,7 @@ def watch_picture(cluster: Cluster, labels: Selector, console: Console, *, wide:
         now, shown = datetime.now(UTC), runs.sorted()
         room = max(1, console.height - _LEFT)
         look = look_for(console, wide=wide, namespaces=namespaces)
-        below = f"{len(shown)} runs, {now:%H:%M:%SZ}; Ctrl-C ends"
+        below = f"{len(shown)} run{'s' if len(shown) != 1 else ''}, {now:%H:%M:%SZ}; Ctrl-C ends"
         if len(shown) > room:
             below = f"{room} of {below}; -n or -l shows fewer"
         parts: list[RenderableType] = [jobs_table(shown[:room], now, look), Text(below, style="dim")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -218,7 +219,7 @@ class Cluster:
             passing = error.status.code in _PASSING or (error.status.code or 0) >= 500
             said = self._sentence(error, action, namespace, what)
             raise ConsoleError(said, ExitCode.FAILED, passing=passing) from error
-        except ConfigError as error:  # the caller's login helper
+        except (ConfigError, OSError, json.JSONDecodeError) as error:  # the caller's login helper
             raise ConsoleError(f"the kubeconfig's login failed: {error}", ExitCode.FAILED) from error
         except httpx2.HTTPStatusError as error:
             code, kind = error.response.status_code, _kind_of(action)
