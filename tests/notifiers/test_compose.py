@@ -46,7 +46,7 @@ def test_a_later_notice_of_an_incident_reads_as_an_update(notice: Notice) -> Non
 def test_the_message_has_numbers_proof_saving_and_command(notice: Notice) -> None:
     message = compose(notice)
 
-    for part in ("75 points", "14.2 GB", "sha256:3f9a0c51d7e2", "18 h 36 min", "416.00", "generation 3", "14:", "UTC"):
+    for part in ("75 points", "14.2 GB", "sha256:3f9a0c51d7e2", "18h 36m", "416.00", "generation 3", "14:", "UTC"):
         assert part in message.plain + "14:", part
     assert "```\ntrainwarden resume llama-7b-3f9a0c --dir /home/ann/llama\n```" in message.short
 
@@ -90,29 +90,6 @@ def test_parts_that_are_missing_are_left_out(notice: Notice) -> None:
     assert message.png is None
     for label in ("Resume", "Saved", "heckpoint", "Condition", "None"):
         assert label not in message.markdown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.44, "0.4 s"), (1, "1 s"), (59.6, "1 min"), (3600, "1 h"), (90061, "1 d 1 h"), (-5, "-5 s")],
-)
-def test_durations_are_human(seconds: float, text: str) -> None:
-    assert say.duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (2.51349, "2.513"),
-        (1.2e-7, "1.2e-07"),
-        (1234567.0, "1,234,567"),
-        (float("nan"), "NaN"),
-        (3e20, "3e+20"),
-    ],
-)
-def test_numbers_have_significant_digits(value: float, text: str) -> None:
-    assert say.number(value) == text
 
 
 @pytest.mark.parametrize(

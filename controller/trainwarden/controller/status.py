@@ -9,6 +9,7 @@ import msgspec
 from trainwarden.policies.compiling import CompiledPolicy
 from trainwarden.policies.decision import ActionState, Proof, RunRef, Verdict
 from trainwarden.policies.memory import RunMemory
+from trainwarden.policies.readable import not_finite
 from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
 
@@ -148,4 +149,4 @@ def _rules(run: RunState, memory: RunMemory, policies: list[CompiledPolicy]) -> 
 
 
 def _text(value: float) -> str:
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return not_finite(value)

@@ -44,7 +44,7 @@ def sample() -> Notice:
         verdict=Verdict.FIRING,
         severity=Severity.WARNING,
         reason="ConditionHeld",
-        message="No progress in eval/loss for 2 h 5 min.",
+        message="No progress in eval/loss for 2h 5m.",
         evidence=Evidence(
             step=19_900,
             values={'plateau("eval/loss", duration("2h"))': True, "progress.percent": 49.75},

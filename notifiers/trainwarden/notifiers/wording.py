@@ -1,10 +1,11 @@
-"""Numbers, durations, sizes and moments as people read them, and untrusted text made safe for chat."""
+"""Sizes, sums and moments as people read them, and untrusted text made safe for chat."""
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime
+
+from trainwarden.policies.readable import duration, number
 
 __all__ = ["chat", "code", "duration", "line", "moment", "money", "number", "short_digest", "size"]
 
@@ -33,38 +34,6 @@ def code(text: str, limit: int = 400) -> str:
     flat = line(text, limit).replace("`", "'")
     flat = re.sub(r"<(?=[!@#/\w])|@(?=(?:everyone|here|channel|all)\b)", lambda found: found[0] + _ZERO, flat)
     return _CALL.sub("!" + _ZERO, flat)
-
-
-def number(value: float) -> str:
-    """Four significant digits: `2.513`, `1,234,568`, `1.2e-07`; NaN and infinities by their names."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == int(value) and abs(value) < 1e9:
-        return f"{int(value):,}"
-    if 1e-4 <= abs(value) < 1e4:
-        return f"{value:.4g}"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.3g}"
-
-
-def duration(seconds: float) -> str:
-    """Two largest units: `2 d 3 h`, `14 min`, `12 s`, `0.4 s`. Not finite: `unknown`."""
-    if not math.isfinite(seconds):
-        return "unknown"
-    sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
-    if seconds < 1:
-        return f"{sign}{seconds:.1f} s"
-    left, parts = round(seconds), []
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, length)
-        if count:
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-        if len(parts) == 2:
-            break
-    return sign + " ".join(parts)
 
 
 def size(count: int) -> str:

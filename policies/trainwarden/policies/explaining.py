@@ -13,6 +13,7 @@ from trainwarden.policies.decision import Action, ActionType, Decision, Evidence
 from trainwarden.policies.expressions.functions import human_duration, human_number
 from trainwarden.policies.expressions.protocol import CelValue, Outcome, UnknownValueError
 from trainwarden.policies.memory import RuleState, StepState, derived_id
+from trainwarden.policies.readable import not_finite
 from trainwarden.policies.run import RunState
 from trainwarden.policies.scope import RunScope
 
@@ -167,7 +168,7 @@ def _evident(value: Any) -> Value:
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, float) and value - value != 0:
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        return not_finite(value)
     return value  # type: ignore[no-any-return]
 
 

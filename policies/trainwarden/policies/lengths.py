@@ -1,18 +1,12 @@
-"""Lengths of time as people read them."""
+"""How long ago something was, as people read it."""
 
 from __future__ import annotations
+
+from trainwarden.policies.readable import duration
 
 __all__ = ["ago"]
 
 
 def ago(seconds: float) -> str:
-    """A length of time in at most two units, such as `1h30m`."""
-    left = round(seconds)
-    if left < 1:
-        return f"{max(seconds, 0.0):.2g}s"
-    parts: list[str] = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        number, left = divmod(left, size)
-        if number:
-            parts.append(f"{number}{unit}")
-    return "".join(parts[:2])
+    """A length of time, such as `1h 30m`; one that is negative counts as none."""
+    return duration(max(seconds, 0.0))

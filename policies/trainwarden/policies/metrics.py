@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from trainwarden.policies.readable import not_finite
 from trainwarden.policies.report import ReportLike
 from trainwarden.policies.series import Series
 
@@ -48,7 +49,7 @@ class Metrics:
             if known is None:
                 known = self._admit(name)
             if not -HUGE < value < HUGE:
-                text = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+                text = not_finite(value)
                 if known is None:
                     self._keep(name, float(text), step, passed)
                 else:

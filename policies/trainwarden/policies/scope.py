@@ -12,6 +12,7 @@ from trainwarden.policies.functions import AT_ONCE, FUNCTIONS_BY_NAME
 from trainwarden.policies.lengths import ago
 from trainwarden.policies.metrics import MOST_SERIES
 from trainwarden.policies.question import Question
+from trainwarden.policies.readable import not_finite
 from trainwarden.policies.series import Series
 from trainwarden.policies.variables import VARIABLES_BY_NAME
 
@@ -191,4 +192,4 @@ class RunScope:
 
 
 def _text(value: float) -> str:
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return not_finite(value)

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Mapping
 
+from trainwarden.policies.readable import not_finite
+
 __all__ = ["count", "split"]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")  # float() alone takes 1_000 too
@@ -24,7 +26,7 @@ def split(texts: Mapping[str, str]) -> tuple[dict[str, float], dict[str, str]]:
         if math.isfinite(number):
             finite[name] = number
         else:
-            nonfinite[name] = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+            nonfinite[name] = not_finite(number)
     return finite, nonfinite
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from trainwarden.policies import readable
 from trainwarden.policies.expressions.syntax import read_duration
 from trainwarden.policies.expressions.types import (
     BOOL,
@@ -48,31 +49,12 @@ LONGEST = timedelta(microseconds=2**63 // 1000)  # int64 nanoseconds, some 292 y
 
 def human_number(value: float) -> str:
     """A number with at most four significant digits: `2.346`, `12,800`, `1.2e-05`."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 1e15 or abs(value) < 1e-3:
-        return f"{value:.3g}"
-    digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return readable.number(value)
 
 
 def human_duration(length: timedelta) -> str:
     """A duration in its two largest units: `2h 5m`, `3d 4h`, `45s`."""
-    seconds = length.total_seconds()
-    sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
-    if seconds < 10 and seconds != int(seconds):
-        return f"{sign}{seconds:.1f}s"
-    left, parts = round(seconds), []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        number, left = divmod(left, size)
-        if number:
-            parts.append(f"{number}{unit}")
-        elif parts:
-            break
-        if len(parts) == 2:
-            break
-    return sign + (" ".join(parts) or "0s")
+    return readable.duration(length.total_seconds())
 
 
 def _finite(value: float) -> float:

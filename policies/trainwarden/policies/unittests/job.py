@@ -11,6 +11,7 @@ import msgspec
 
 from trainwarden.policies.decision import ActionType
 from trainwarden.policies.facts import Budget, JobPhase, RunFacts
+from trainwarden.policies.readable import not_finite
 from trainwarden.policies.run import RunState
 from trainwarden.policies.unittests.life import AWAY, Mark, Tick
 from trainwarden.policies.unittests.models import Facts
@@ -162,7 +163,7 @@ class SimulatedJob:
             if value - value == 0:
                 metrics[name] = value
             else:
-                nonfinite[name] = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+                nonfinite[name] = not_finite(value)
         saved = tick.step if Mark.SAVED in tick.marks else self._save
         self._save = None
         self._seq += 1
