@@ -357,3 +357,75 @@ def test_signal_handlers_and_the_environment_are_left_alone() -> None:
 
     assert {number: signal.getsignal(number) for number in signal.valid_signals()} == handlers
     assert dict(os.environ) == environ
+
+
+class Unreadable:
+    """Raises whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class OddFloat(float):
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    __str__ = __repr__ = Unreadable.__str__
+
+
+class OddInt(int):
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    __int__ = __index__ = __float__  # type: ignore[assignment]
+    __str__ = __repr__ = Unreadable.__str__
+
+
+class OddError(Exception):
+    __str__ = __repr__ = Unreadable.__str__
+
+
+ODD: list[Any] = [Unreadable(), OddFloat(2.0), OddInt(2), 10**400, 10**5000, -(10**5000), "x" * 10_000, object(), {}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_one_odd_value_takes_no_other_along(odd: Any) -> None:
+    with Recorder() as recorder:
+        reporter = Reporter(total=odd, epochs=odd)
+        reporter.report(1, loss=1.0, odd=odd)
+        reporter.report(2, {"loss": 2.0}, epoch=odd, total=10)
+        reporter.report(3, {"loss": 3.0}, epochs=odd, epoch=0.5)
+        named: dict[Any, object] = {"loss": 4.0, odd if odd.__hash__ else None: 1.0}
+        reporter.report(4, named)
+        reporter.set_phase(odd)
+        reporter.report(odd, loss=9.0)
+        reporter.close()
+
+    reports = {report.step: report for report in recorder.reports if report.metrics}
+    assert {step: reports[step].metrics["loss"] for step in (1, 2, 3, 4)} == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert "odd" not in reports[1].metrics
+    assert reports[2].total == 10
+    assert reports[3].epoch == 0.5
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_a_failure_is_told_whatever_its_reason_is(odd: Any) -> None:
+    with Recorder() as recorder:
+        reporter = Reporter()
+        reporter.fail(odd)
+        reporter.close()
+
+    assert recorder.reports[-1].phase == "failed"
+
+
+def test_an_exception_without_a_text_is_a_failure() -> None:
+    with Recorder() as recorder, pytest.raises(OddError), Reporter():
+        raise OddError
+
+    assert recorder.reports[-1].phase == "failed"
+    assert recorder.reports[-1].reason == "OddError: a OddError whose text can't be had (RuntimeError)"

@@ -5,9 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-__all__ = ["Complaints", "logger"]
+__all__ = ["Complaints", "logger", "said", "shown"]
 
 logger = logging.getLogger("trainwarden.reporters")
+
+_LONGEST = 200  # characters of a value in a complaint
+
+
+def said(value: object) -> str:
+    """The value's text, or that it has none: `str` of what a training hands over may raise."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"a {type(value).__name__} whose text can't be had ({type(error).__name__})"
+
+
+def shown(value: object) -> str:
+    """The value as a programmer writes it, shortened, or that it can't be shown."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        return f"a {type(value).__name__} that can't be shown ({type(error).__name__})"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class Complaints:

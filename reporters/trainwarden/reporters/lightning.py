@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwarden.reporters import Reporter
 from trainwarden.reporters.border import Order, StepBorder
+from trainwarden.reporters.complaints import said
 from trainwarden.reporters.progress import Progress
 from trainwarden.reporters.torch import Readback
 from trainwarden.reporters.wire import Phase
@@ -103,7 +104,7 @@ class TrainwardenCallback(Callback):  # type: ignore[misc]  # lightning is not f
         if error is None:
             reporter.finish()
         else:
-            reporter.fail(f"{type(error).__name__}: {error}")
+            reporter.fail(f"{type(error).__name__}: {said(error)}")
         reporter.close()
 
     # ------------------------------------------------------------------ progress

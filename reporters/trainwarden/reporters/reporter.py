@@ -6,14 +6,14 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trainwarden.reporters import values
 from trainwarden.reporters.ambient import Recording, ambient
 from trainwarden.reporters.backlog import Entry
 from trainwarden.reporters.commands import Commands
-from trainwarden.reporters.complaints import Complaints, logger
+from trainwarden.reporters.complaints import Complaints, logger, said, shown
 from trainwarden.reporters.identity import HOSTS, NAMESPACE_MOUNT, Identity, UnknownJobError, identify
 from trainwarden.reporters.inbox import Standing
 from trainwarden.reporters.wire import Phase
@@ -164,11 +164,15 @@ class Reporter:
         worker = self._worker
         if worker is None or not worker.alive:
             return
-        if name in _PHASES:
+        try:
+            known = name in _PHASES
+        except Exception:  # of a comparison of somebody's own
+            known = False
+        if known:
             worker.set_phase(name)
         else:
             self._complaints.add(
-                "phase", f"phase {name!r} ignored; known are {', '.join(_PHASES)}; finish() and fail() end"
+                "phase", f"phase {shown(name)} ignored; known are {', '.join(_PHASES)}; finish() and fail() end"
             )
 
     @contextmanager
@@ -200,7 +204,7 @@ class Reporter:
 
     def fail(self, reason: str = "") -> None:
         """Say that the training has failed, and why. Doesn't wait; what is reported later is ignored."""
-        self._end("failed", str(reason)[:MAX_REASON])
+        self._end("failed", said(reason)[:MAX_REASON])
 
     def flush(self, timeout: float = CLOSE_SECONDS) -> bool:
         """Wait at most so many seconds until what was reported so far, checkpoints too, is sent; whether it is."""
@@ -220,8 +224,7 @@ class Reporter:
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
             self.finish()
         else:
-            with suppress(Exception):  # the text of someone else's exception may raise
-                self.fail(f"{type(error).__name__}: {error}")
+            self.fail(f"{type(error).__name__}: {said(error)}")
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -242,17 +245,27 @@ class Reporter:
 
     def _sizes(self, now: Standing, total: object, epoch: object, epochs: object) -> None:
         """Take in the sizes that were given; a bad one is complained of and left out."""
-        try:
-            if total is not None:
+        if total is not None:
+            with self._complaining("total"):
                 now.total = (
                     total if type(total) is int and 0 <= total <= values.MAX_STEP else values.whole("total", total)
                 )
-            if epoch is not None:
+        if epoch is not None:
+            with self._complaining("epoch"):
                 now.epoch = values.finite_number("epoch", epoch)
-            if epochs is not None:
+        if epochs is not None:
+            with self._complaining("epochs"):
                 now.epochs = values.finite_number("epochs", epochs)
+
+    @contextmanager
+    def _complaining(self, doing: str) -> Iterator[None]:
+        """Complain of what is refused or goes wrong, and go on."""
+        try:
+            yield
         except values.RefusedError as refused:
             self._complaints.add(refused.kind, str(refused))
+        except Exception as error:
+            self._complaints.error(doing, error)
 
     def _configured(
         self,

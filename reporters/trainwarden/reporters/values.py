@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Real
+from typing import Any
 
-from trainwarden.reporters.complaints import Complaints
+from trainwarden.reporters.complaints import Complaints, said, shown
 
 __all__ = ["MAX_NAME", "MAX_STEP", "RefusedError", "finite", "finite_number", "metric", "metrics", "whole"]
 
@@ -34,13 +35,16 @@ def metrics(given: Mapping[object, object], complaints: Complaints) -> dict[str,
     """The metrics of one report that can be sent, NaN and infinities included; the others are complained of."""
     kept: dict[str, float] = {}
     for name, value in given.items():
-        if not isinstance(name, str) or not name:
-            complaints.add("metric name", f"metric named {name!r} refused: a text of 1 character or more is right")
-            continue
         try:
+            if not isinstance(name, str) or not name:
+                refusal = f"metric named {shown(name)} refused: a text of 1 character or more is right"
+                complaints.add("metric name", refusal)
+                continue
             kept[name[:MAX_NAME]] = metric(name, value)
         except RefusedError as refused:
             complaints.add(refused.kind, str(refused))
+        except Exception as error:
+            complaints.error("reading a metric", error)
     return kept
 
 
@@ -51,10 +55,7 @@ def metric(name: str, value: object) -> float:
         RefusedError: It is no single number, or lies on an accelerator.
     """
     if isinstance(value, int | float):  # bool and numpy.float64 too
-        try:
-            return float(value)
-        except OverflowError:
-            raise RefusedError("metric value", _BEYOND.format(name=name)) from None
+        return _float(f"metric {name!r}", value, "metric value")
     return _read(f"metric {name!r}", value, "metric value")
 
 
@@ -64,15 +65,15 @@ def whole(what: str, value: object) -> int:
     Raises:
         RefusedError: It is no whole number in that range, or lies on an accelerator.
     """
-    if isinstance(value, int):
+    if type(value) is int or type(value) is bool:
         count = int(value)
     else:
         read = _read(what, value, what)
         if not read.is_integer():
-            raise RefusedError(what, f"{what} {value!r} refused: a whole number of zero or more is right")
+            raise RefusedError(what, f"{what} {shown(value)} refused: a whole number of zero or more is right")
         count = int(read)
     if not 0 <= count <= MAX_STEP:
-        raise RefusedError(what, f"{what} {value!r} refused: a whole number from 0 to 2^53 is right")
+        raise RefusedError(what, f"{what} {shown(value)} refused: a whole number from 0 to 2^53 is right")
     return count
 
 
@@ -82,26 +83,40 @@ def finite_number(what: str, value: object) -> float:
     Raises:
         RefusedError: It is no finite number, or lies on an accelerator.
     """
-    number = float(value) if isinstance(value, int | float) else _read(what, value, what)
+    number = _float(what, value, what) if isinstance(value, int | float) else _read(what, value, what)
     if not math.isfinite(number):
-        raise RefusedError(what, f"{what} {value!r} refused: a finite number is right")
+        raise RefusedError(what, f"{what} {shown(value)} refused: a finite number is right")
     return number
 
 
+def _float(what: str, value: int | float, kind: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise RefusedError(kind, f"{what} refused: an integer beyond the range of floats") from None
+    except Exception as error:  # of a class of somebody's own
+        raise RefusedError(kind, f"{what} refused: a {_kind(value)} can't be read: {said(error)}") from error
+
+
 def _read(what: str, value: object, kind: str) -> float:
-    if not _on_host(value):
+    try:
+        on_host = _on_host(value)
+    except Exception as error:
+        why = f"where a {type(value).__name__} lies can't be read"
+        raise RefusedError(kind, f"{what} refused: {why}: {said(error)}") from error
+    if not on_host:
         raise RefusedError(
             "accelerator tensor",
             f"{what} refused: it lies on {_device(value)}, and reading it would make the training wait for it. "
             "Hand over loss.item() where you can afford the wait (docs/reporter.md shows a way without)",
         )
-    item = getattr(value, "item", None)
     try:
+        item = getattr(value, "item", None)
         number = item() if callable(item) and not isinstance(value, type) else value
         if isinstance(number, Real):
             return float(number)
     except Exception as error:
-        raise RefusedError(kind, f"{what} refused: a {_kind(value)} can't be read: {error}") from error
+        raise RefusedError(kind, f"{what} refused: a {_kind(value)} can't be read: {said(error)}") from error
     raise RefusedError(kind, f"{what} refused: it is a {_kind(value)}; a single number is right")
 
 
@@ -119,11 +134,11 @@ def _on_host(value: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    shape = getattr(value, "shape", None)
     name = type(value).__name__
     try:
+        shape: Any = getattr(value, "shape", None)
         return f"{name} of shape {tuple(shape)}" if shape is not None else name
-    except TypeError:
+    except Exception:
         return name
 
 
