@@ -201,6 +201,7 @@ class TrainJobTarget:
             except (ApiError, HTTPError, OSError):
                 pods = None
             if pods is not None:
+                pods = [pod for pod in pods if not self._is_of_a_successor(pod)]
                 left = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
                 if not left and not trainer_pods(pods):
                     return None
@@ -210,6 +211,13 @@ class TrainJobTarget:
             if waited > patience:
                 return waited
             await asyncio.sleep(_LOOK)
+
+    def _is_of_a_successor(self, pod: Object) -> bool:
+        """Whether a pod came with a newer job of the same name."""
+        trainjob = self._watcher.trainjobs.objects.get(self._key)
+        if trainjob is None or trainjob["metadata"]["uid"] == self._uid:
+            return False
+        return str(pod["metadata"]["creationTimestamp"]) >= str(trainjob["metadata"]["creationTimestamp"])
 
 
 def _controller(item: Object | None) -> str:
