@@ -109,7 +109,7 @@ def run(
     \b
     trainwarden run --policy flat-loss.yaml -- python train.py --epochs 3
     """
-    from trainwarden.controller.local.workspace import Workspace, WorkspaceError, job_name
+    from trainwarden.controller.local.workspace import UnwritableTextError, Workspace, WorkspaceError, job_name
     from trainwarden.reporters.wire import WireError, subject_token
 
     if not command:
@@ -125,6 +125,7 @@ def run(
     except WireError as error:
         _fail(ExitCode.WRONG_INPUT, str(error))
     until = _deadline(deadline)
+    _check_log(log)
     try:
         folder, record = Workspace().create(
             name,
@@ -138,9 +139,16 @@ def run(
             notify_file=str(notify_file.absolute()) if notify_file is not None else "",
             log=str(log.absolute()) if log is not None else "",
         )
+    except UnwritableTextError as error:
+        _fail(ExitCode.WRONG_INPUT, str(error))
     except WorkspaceError as error:
         _fail(ExitCode.FAILED, str(error))
-    _keep_policies(folder, policy_files)
+    try:
+        _keep_policies(folder, policy_files)
+        _log_into(folder)
+    except SystemExit:
+        folder.discard()
+        raise
     _run_session(folder, record, policies, channels, log, plain, grace, nats_port)
 
 
@@ -196,8 +204,10 @@ def resume(
         log = Path(record.log)
     files = policy_files or tuple(sorted(folder.policies.iterdir()))
     policies = _policies(files, record.namespace)
+    _check_log(log)
     if policy_files:
         _keep_policies(folder, policy_files)
+    _log_into(folder)
     _run_session(folder, record, policies, _channels(notify, notify_file), log, plain, grace, nats_port)
 
 
@@ -212,6 +222,26 @@ def _keep_policies(folder: Any, files: tuple[Path, ...]) -> None:
     except OSError as error:
         place = error.filename or folder.policies
         _fail(ExitCode.FAILED, f"{place} can't be kept: {error.strerror}; free space, or set TRAINWARDEN_HOME")
+
+
+def _check_log(log: Path | None) -> None:
+    """Fail before anything is begun when the decision log can't be written."""
+    if log is not None:
+        try:
+            log.open("ab").close()
+        except (OSError, ValueError) as error:
+            _fail(ExitCode.WRONG_INPUT, f"--log: {log} can't be written: {getattr(error, 'strerror', None) or error}")
+
+
+def _log_into(folder: Any) -> None:
+    """Keep what trainwarden says of itself in the run's folder."""
+    import logging
+
+    logging.raiseExceptions = False  # a full disk is said once, not with each line
+    try:
+        logging.basicConfig(filename=folder.path / "trainwarden.log", format="%(asctime)s %(levelname)s %(message)s")
+    except OSError as error:
+        _fail(ExitCode.FAILED, f"{folder.path} can't be written: {error.strerror}; free space, or set TRAINWARDEN_HOME")
 
 
 def _run_session(
@@ -232,16 +262,6 @@ def _run_session(
     from trainwarden.controller.local.session import Options, Session
     from trainwarden.controller.local.summary import summary
 
-    logging.raiseExceptions = False  # a full disk is said once, not with each line
-    try:
-        logging.basicConfig(filename=folder.path / "trainwarden.log", format="%(asctime)s %(levelname)s %(message)s")
-    except OSError as error:
-        _fail(ExitCode.FAILED, f"{folder.path} can't be written: {error.strerror}; free space, or set TRAINWARDEN_HOME")
-    if log is not None:
-        try:
-            log.open("ab").close()
-        except OSError as error:
-            _fail(ExitCode.WRONG_INPUT, f"--log: {log} can't be written: {error.strerror}")
     options = Options(channels, log, nats_port, grace, _version())
     try:
         ending: Ending = asyncio.run(Session(folder, record, policies, options, display_for(plain=plain)).run())

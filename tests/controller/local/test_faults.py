@@ -10,7 +10,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests.controller.local.running import TRAINING, alive, policy, start, trainwarden, wait_until
@@ -292,3 +294,80 @@ def test_a_run_that_lost_its_trainwarden_is_resumed_by_its_name(folder: Path) ->
     assert "(interrupted)" in unnamed.output
     assert resumed.code == 0, resumed.output
     assert "resumed at" in resumed.output
+
+
+def test_a_killed_keeper_leaves_nothing_of_the_command_behind(folder: Path) -> None:
+    marker = f"TEST_MARKER={uuid.uuid4().hex}"
+    name, _, value = marker.partition("=")
+    (folder / "ign.py").write_text(
+        "import pathlib, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\npathlib.Path('ready').touch()\ntime.sleep(600)\n"
+    )
+    command = ["sh", "-c", f"setsid {PYTHON} ign.py & sleep 600"]
+    process = start(folder, "run", "--policy", "never.yaml", "--", *command, **{name: value})
+    assert wait_until((folder / "ready").exists)
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in alive(marker)}
+    (keeper,) = [pid for pid, said in words.items() if said[1] == b"-ISB" and b"sh" in said]
+
+    os.kill(keeper, signal.SIGKILL)
+    output, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 137, output
+    assert not alive(marker)
+
+
+@pytest.mark.parametrize("code", [75, 76, 77, 130, 143])
+def test_a_training_that_ends_with_a_code_of_ours_is_not_said_to_be_ended_by_us(folder: Path, code: int) -> None:
+    run = trainwarden(folder, "run", "--policy", "never.yaml", "--", "sh", "-c", f"exit {code}")
+
+    assert run.code == code
+    assert f"failed with exit code {code} after" in run.output
+    assert "by a policy" not in run.output
+
+
+def test_a_command_that_is_not_utf_8_is_refused_before_anything_is_made(folder: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-P", "-m", "trainwarden.controller.cli", "run", "--policy", "never.yaml", "--", b"a\xff"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert process.returncode == 2, process.stderr
+    assert "the command has '\\udcff', bytes that are not UTF-8" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert not list((folder / ".trainwarden").glob("runs/*"))
+
+
+def test_a_log_that_cannot_be_written_leaves_no_run_behind(folder: Path) -> None:
+    run = trainwarden(folder, "run", "--policy", "never.yaml", "--log", "/nope/x", "--", "true")
+
+    assert run.code == 2
+    assert "--log: /nope/x can't be written: No such file or directory" in run.output
+    assert not list((folder / ".trainwarden").glob("runs/*"))
+
+
+def test_a_receiver_that_wants_to_be_asked_later_is_named_as_not_told(folder: Path) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(429)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the library
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    (folder / "tell.yaml").write_text(policy("progress.step > 5", "{type: Notify}"))
+    url = f"json://127.0.0.1:{server.server_address[1]}/x"
+    options = ["--policy", "tell.yaml", "--notify", url]
+    process = start(folder, "run", *options, "--", PYTHON, "train.py", STEPS="100")
+    output = ""
+    try:
+        output, _ = process.communicate(timeout=120)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert process.returncode == 0, output
+    assert "not told json #1" in output
+    assert "HTTP 429 Too Many Requests" in output

@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import errno
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from trainwarden.controller.local.marked import MARK, end_marked
 
 __all__ = ["Job", "JobStartError"]
 
@@ -24,8 +27,8 @@ class JobStartError(OSError):
 class Job:
     """A running command; make it with `start`."""
 
-    def __init__(self, keeper: asyncio.subprocess.Process, control: int, report: int) -> None:
-        self._keeper, self._control, self._report = keeper, control, report
+    def __init__(self, keeper: asyncio.subprocess.Process, control: int, report: int, mark: str) -> None:
+        self._keeper, self._control, self._report, self._mark = keeper, control, report, mark
         self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()
@@ -53,6 +56,7 @@ class Job:
         Raises:
             JobStartError: It can't be found or executed.
         """
+        mark = secrets.token_hex(16)
         control_read, control_write = os.pipe()
         report_read, report_write = os.pipe()
         pipe = asyncio.subprocess.PIPE if output is not None else None
@@ -68,7 +72,7 @@ class Job:
                 stdin=asyncio.subprocess.DEVNULL if output is not None else None,
                 stdout=pipe,
                 stderr=asyncio.subprocess.STDOUT if output is not None else None,
-                env=dict(environment),
+                env={**environment, MARK: mark},
                 cwd=folder,
                 start_new_session=True,
             )
@@ -79,7 +83,7 @@ class Job:
         finally:
             os.close(control_read)
             os.close(report_write)
-        job = cls(keeper, control_write, report_read)
+        job = cls(keeper, control_write, report_read, mark)
         job._readers.append(asyncio.create_task(job._hear()))
         if output is not None and keeper.stdout is not None:
             job._readers.append(asyncio.create_task(_forward(keeper.stdout, output)))
@@ -130,6 +134,7 @@ class Job:
             if not told_all and self._started.done():  # the keeper was killed, and can't end the command any more
                 with contextlib.suppress(OSError):
                     os.killpg(self._started.result(), signal.SIGKILL)
+                await asyncio.to_thread(end_marked, self._mark)
             if not self._started.done():
                 self._started.set_exception(OSError(errno.ECHILD, "the keeper could not start"))
             if not self.exited.done():

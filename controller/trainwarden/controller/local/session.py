@@ -74,6 +74,8 @@ class Ending:
     problems: list[str] = field(default_factory=list)
     deliveries: list[tuple[str, str, str]] = field(default_factory=list)  # target, state, reason
     training_code: int | None = None
+    ended_by: ActionType | None = None  # what a policy did; a training may have ended itself with the same code
+    signal: int | None = None  # that ended the training, when somebody sent us one
     seconds: float = 0.0
     saved_seconds: float | None = None  # of training that will not be run, as people were told
     saved_cost: float | None = None
@@ -287,12 +289,14 @@ class Session:
 
     def _code(self, target: LocalTarget, training: int | None) -> int:
         if target.ended_by is not None:
+            self._ending.ended_by = target.ended_by
             return {
                 ActionType.SUSPEND: ExitCode.SUSPENDED,
                 ActionType.STOP: ExitCode.STOPPED,
                 ActionType.DELETE: ExitCode.DELETED,
             }[target.ended_by]
         if self._signal is not None and (training is None or target.interrupted):
+            self._ending.signal = self._signal
             return 128 + self._signal
         code = training if training is not None else 1
         code = 128 - code if code < 0 else code

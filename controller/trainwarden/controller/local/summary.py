@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from datetime import timedelta
 
-from trainwarden.controller.exit_codes import ExitCode
 from trainwarden.controller.local.session import Ending
-from trainwarden.policies.decision import ActionState, Decision, Verdict
+from trainwarden.policies.decision import ActionState, ActionType, Decision, Verdict
 from trainwarden.policies.expressions.functions import human_duration
 
 __all__ = ["summary"]
+
+_ENDED = {ActionType.SUSPEND: "suspended", ActionType.STOP: "stopped", ActionType.DELETE: "deleted"}
 
 _LAST = ", at last: "
 
@@ -45,14 +47,13 @@ def summary(ending: Ending) -> list[str]:
 def _how(ending: Ending) -> str:
     ran = human_duration(timedelta(seconds=round(ending.seconds)))
     code = ending.training_code
-    if ending.code == ExitCode.SUSPENDED:
-        return f"suspended by a policy after {ran}"
-    if ending.code in (ExitCode.STOPPED, ExitCode.DELETED):
-        return f"{'stopped' if ending.code == ExitCode.STOPPED else 'deleted'} by a policy after {ran}"
+    if ending.ended_by is not None:
+        return f"{_ENDED[ending.ended_by]} by a policy after {ran}"
     if code is None:
         return "was not started"
-    if ending.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        return f"{'interrupted' if ending.code == ExitCode.INTERRUPTED else 'terminated'} after {ran}"
+    if ending.signal is not None:
+        how = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}.get(signal.Signals(ending.signal), "hung up")
+        return f"{how} after {ran}"
     if code < 0:
         return f"ended by signal {-code} after {ran}"
     return f"complete after {ran}" if code == 0 else f"failed with exit code {code} after {ran}"
@@ -83,8 +84,7 @@ def _grouped(told: list[tuple[str, str]]) -> list[str]:
 
 def _saved(ending: Ending) -> list[str]:
     """Time and money that the rest of the plan would have taken, as people were told."""
-    ended = ending.code in (ExitCode.SUSPENDED, ExitCode.STOPPED, ExitCode.DELETED)
-    if not ended or ending.saved_seconds is None:
+    if ending.ended_by is None or ending.saved_seconds is None:
         return []
     money = f" and {ending.saved_cost:.2f} of money" if ending.saved_cost is not None else ""
     return [f"saved    {human_duration(timedelta(seconds=round(ending.saved_seconds)))} of training{money}"]

@@ -19,7 +19,7 @@ import msgspec
 
 from trainwarden.policies.decision import Proof
 
-__all__ = ["RecordState", "RunFolder", "RunRecord", "Workspace", "WorkspaceError", "job_name"]
+__all__ = ["RecordState", "RunFolder", "RunRecord", "UnwritableTextError", "Workspace", "WorkspaceError", "job_name"]
 
 _KEPT = 20  # runs that can't be resumed
 _HOME = ".trainwarden"
@@ -27,6 +27,10 @@ _HOME = ".trainwarden"
 
 class WorkspaceError(Exception):
     """A run's folder can't be used; the text says which, why, and what would help."""
+
+
+class UnwritableTextError(WorkspaceError):
+    """Something that the run's record must hold is no text that can be written."""
 
 
 class RecordState(StrEnum):
@@ -112,6 +116,11 @@ class RunFolder:
             os.close(self._lock)
             self._lock = None
 
+    def discard(self) -> None:
+        """Give a run back that has never begun, and forget it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.release()
+
     def held(self) -> bool:
         """Whether some trainwarden works on it."""
         try:
@@ -167,10 +176,13 @@ class Workspace:
         """Make a folder for a new run, and take it.
 
         Raises:
+            UnwritableTextError: The command or another field has bytes that are not UTF-8.
             WorkspaceError: The folder can't be written.
         """
         identity = secrets.token_hex(3)
         path = self.home / "runs" / f"{name}-{identity}"
+        record = RunRecord(name=name, id=identity, uid=secrets.token_hex(16), created_at=datetime.now(UTC), **fields)
+        _check_texts(record)
         try:
             path.mkdir(parents=True)
             ignore = self.home / ".gitignore"
@@ -179,9 +191,6 @@ class Workspace:
             folder = RunFolder(path)
             folder.acquire()
             folder.policies.mkdir()
-            record = RunRecord(
-                name=name, id=identity, uid=secrets.token_hex(16), created_at=datetime.now(UTC), **fields
-            )
             folder.save(record)
         except OSError as error:
             raise WorkspaceError(
@@ -232,8 +241,22 @@ class Workspace:
 
 def _state(folder: RunFolder, record: RunRecord) -> RecordState:
     """The state for a person: a run that nobody works on any more does not run."""
-    lost = record.state is RecordState.RUNNING and not folder.held()
-    return RecordState.INTERRUPTED if lost else record.state
+    if record.state is not RecordState.RUNNING or folder.held():
+        return record.state
+    return RecordState.INTERRUPTED if record.attempts else RecordState.FAILED  # without an attempt it never began
+
+
+def _check_texts(record: RunRecord) -> None:
+    """Raise UnwritableTextError for a field that JSON, which is UTF-8, can't hold."""
+    for field in record.__struct_fields__:
+        try:
+            msgspec.json.encode(getattr(record, field))
+        except UnicodeEncodeError as error:
+            found = ascii(error.object[error.start : error.end])
+            raise UnwritableTextError(
+                f"the {field.replace('_', ' ')} has {found}, bytes that are not UTF-8, and can't be kept for `resume`; "
+                "give such a name in a script or a file, not here"
+            ) from error
 
 
 def job_name(command: list[str]) -> str:
