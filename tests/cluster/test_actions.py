@@ -36,8 +36,11 @@ def suspended_by(world: World) -> str:
 
 
 def ask_resume(world: World) -> None:
-    """Ask for a resume, and wait until the question was taken."""
-    world.kubectl.run("annotate", "trainingrun", "job", "-n", world.namespace, "trainwarden.dev/resume=now")
+    """Ask for a resume as jane, and wait until the question was taken."""
+    world.kubectl.run(
+        *("annotate", "trainingrun", "job", "-n", world.namespace, "trainwarden.dev/resume=now"),
+        *("--as=jane", "--as-group=system:masters"),
+    )
     world.wait(
         lambda: "trainwarden.dev/resume" not in (world.get("trainingrun")["metadata"].get("annotations") or {}), "taken"
     )
@@ -130,7 +133,7 @@ def test_a_suspension_without_a_reporter_is_refused(world: World) -> None:
 @pytest.mark.usefixtures("node")
 def test_only_what_we_suspended_is_resumed(world: World) -> None:
     act(world, "Suspend", checkpoint="Skip")
-    world.trainjob(program=SLEEPER)
+    uid = world.trainjob(program=SLEEPER)
     told = ended(world, "Suspend")
     assert told["state"] == "Done"
     assert told["message"] == "suspended without a checkpoint; all its processes are gone"
@@ -146,6 +149,11 @@ def test_only_what_we_suspended_is_resumed(world: World) -> None:
     assert suspended_by(world) == ""
     ask_resume(world)
     assert world.get("trainjob")["spec"]["suspend"] is True
+    told_of_resumes = [each for each in events(world, uid) if each["reason"].startswith("Resume")]
+    assert {each["reason"]: each["message"] for each in told_of_resumes} == {
+        "ResumeRequested": "resume was asked for by jane: its pods are made anew",
+        "ResumeRefused": "not resumed for jane: trainwarden has not suspended it",
+    }
 
 
 def suspend(world: World) -> None:

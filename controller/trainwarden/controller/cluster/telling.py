@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 import msgspec
 from httpx2 import HTTPError
@@ -17,7 +18,7 @@ from trainwarden.controller.cluster.resources import Event
 from trainwarden.controller.payloads import decode
 from trainwarden.policies.decision import ActionState, Decision, Verdict
 
-__all__ = ["Events"]
+__all__ = ["Events", "write_event"]
 
 log = logging.getLogger(__name__)
 
@@ -64,31 +65,56 @@ class Events:
 
     async def _write(self, decision: Decision) -> None:
         run, action = decision.run, decision.action
-        at = decision.time.isoformat(timespec="seconds").replace("+00:00", "Z")
         failed = decision.action_state in (ActionState.FAILED, ActionState.REFUSED)
-        kind: Any = Event
-        event = kind(
-            metadata={"name": f"{run.job[:200]}.{decision.id[:16]}", "namespace": run.namespace},
-            involvedObject={
-                "apiVersion": "trainer.kubeflow.org/v1alpha1",
-                "kind": "TrainJob",
-                "namespace": run.namespace,
-                "name": run.job,
-                "uid": run.uid,
-            },
+        await write_event(
+            self._client,
+            (run.namespace, run.job, run.uid),
+            name=decision.id[:16],
             reason=f"{action.type.value}{decision.action_state}" if action is not None else decision.verdict.value,
-            message=f"{decision.policy}/{decision.rule}: {decision.message}"[:1000],
-            type="Warning" if failed or decision.verdict is Verdict.FIRING else "Normal",
-            firstTimestamp=at,
-            lastTimestamp=at,
-            count=1,
-            source={"component": "trainwarden"},
-            reportingComponent="trainwarden.dev/operator",
+            message=f"{decision.policy}/{decision.rule}: {decision.message}",
+            warning=failed or decision.verdict is Verdict.FIRING,
+            at=decision.time,
         )
-        try:
-            await self._client.create(event, namespace=run.namespace)
-        except ApiError as error:
-            if error.status.code not in (409, 404, 403):
-                log.warning("an event can't be written run=%s/%s reason=%s", run.namespace, run.job, error)
-        except (HTTPError, OSError):
-            log.info("an event is lost, the API server is away run=%s/%s", run.namespace, run.job)
+
+
+async def write_event(
+    client: AsyncClient, job: tuple[str, str, str], *, name: str, reason: str, message: str, warning: bool, at: datetime
+) -> None:
+    """Write one Event on a TrainJob; one that can't be written is lost.
+
+    Args:
+        client: With which it is written.
+        job: Namespace, name and UID of the TrainJob.
+        name: Of the Event, unique for the job; the same again is not written.
+        reason: In one CamelCase word.
+        message: For people.
+        warning: Whether somebody should look at it.
+        at: When it was.
+    """
+    time_, (namespace, job_name, uid) = at.isoformat(timespec="seconds").replace("+00:00", "Z"), job
+    writer, kind = cast("Any", client), cast("Any", Event)
+    event = kind(
+        metadata={"name": f"{job_name[:200]}.{name}", "namespace": namespace},
+        involvedObject={
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "namespace": namespace,
+            "name": job_name,
+            "uid": uid,
+        },
+        reason=reason,
+        message=message[:1000],
+        type="Warning" if warning else "Normal",
+        firstTimestamp=time_,
+        lastTimestamp=time_,
+        count=1,
+        source={"component": "trainwarden"},
+        reportingComponent="trainwarden.dev/operator",
+    )
+    try:
+        await writer.create(event, namespace=namespace)
+    except ApiError as error:
+        if error.status.code not in (409, 404, 403):
+            log.warning("an event can't be written run=%s/%s reason=%s", namespace, job_name, error)
+    except (HTTPError, OSError):
+        log.info("an event is lost, the API server is away run=%s/%s", namespace, job_name)

@@ -20,6 +20,7 @@ from trainwarden.controller.cluster.reflector import Key, Object, Reflector
 from trainwarden.controller.cluster.resources import TrainingRun
 from trainwarden.controller.cluster.resuming import resume
 from trainwarden.controller.cluster.run_status import status_of_run
+from trainwarden.controller.cluster.telling import write_event
 from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_result
@@ -261,11 +262,31 @@ class TrainingRuns:
     async def _resume(self, key: Key, who: str) -> None:
         trainjob, status = self._watcher.trainjobs.objects.get(key), self._status(key)
         ours = key in self._suspended_by or (status is not None and bool(status.suspended_by))
-        if trainjob is None or not ours:
-            log.warning("not resumed, since we have not suspended it run=%s by=%s", "/".join(key), who)
+        if trainjob is None:
             return
-        told = await resume(self._client, trainjob, self._watcher.related(key).workload)
-        log.info("resume was asked for run=%s by=%s: %s", "/".join(key), who, told)
+        if not ours:
+            await self._tell_resume(
+                trainjob, "ResumeRefused", f"not resumed for {who}: trainwarden has not suspended it"
+            )
+            return
+        try:
+            told = await resume(self._client, trainjob, self._watcher.related(key).workload)
+        except ApiError as error:
+            if (error.status.code or 500) in (_CONFLICT, 429) or (error.status.code or 500) >= 500:
+                raise
+            told = f"not resumed for {who}: the API server refused it: {error.status.message}"
+            await self._tell_resume(trainjob, "ResumeRefused", told)
+            return
+        await self._tell_resume(trainjob, "ResumeRequested", f"resume was asked for by {who}: {told}")
+
+    async def _tell_resume(self, trainjob: Object, reason: str, message: str) -> None:
+        metadata = trainjob["metadata"]
+        job = (str(metadata["namespace"]), str(metadata["name"]), str(metadata["uid"]))
+        refused = reason == "ResumeRefused"
+        log.log(logging.WARNING if refused else logging.INFO, "%s run=%s/%s", message, *job[:2])
+        now = datetime.now(UTC)
+        name = f"resume-{int(now.timestamp() * 1000):x}"
+        await write_event(self._client, job, name=name, reason=reason, message=message, warning=refused, at=now)
 
 
 def _decided(state: RunStatus) -> object:
