@@ -105,7 +105,7 @@ class TrainingRunStatus(SpecModel):
     state: str = ""
     """Pending, Queued, Running, Suspended, Complete, Failed or Deleting."""
     source: str = ""
-    """Where progress comes from: reporter, or bridge (also what stands on the TrainJob); empty before the first report."""
+    """Where progress comes from: reporter, or bridge (also what stands on the TrainJob); empty before any."""
     attempt: str = ""
     """Changes with each restart and resume."""
     progress: str = ""
