@@ -45,6 +45,7 @@ class LocalNode:
         self._thread.join(30)
         for process in self._running.values():
             _end(process)
+        self._client.close()
         self._log.close()
 
     def _run(self) -> None:

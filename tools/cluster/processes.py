@@ -54,6 +54,8 @@ class Processes:
         return self._start(name, known.command, known.environment)
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> int:
+        if name in self._mine:
+            self._mine[name].poll()  # reap the one before
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_result
 from trainwarden.controller.status import RunStatus
-from trainwarden.policies.decision import ActionResult, ActionState
+from trainwarden.policies.decision import ActionRequest, ActionResult, ActionState, ActionType
 from trainwarden.policies.facts import JobPhase, RunFacts
 from trainwarden.policies.training_run import APPROVE, DENY, RESUME, TrainingRunStatus
 
@@ -56,7 +57,8 @@ class TrainingRuns:
         self._bus, self._watcher = bus, watcher
         self._runs = Reflector(client, TrainingRun, self._run_changed)
         self._states: dict[Key, RunStatus] = {}
-        self._suspended_by: dict[Key, tuple[str, datetime]] = {}
+        self._asked: dict[str, tuple[str, str]] = {}  # UID and attempt that each suspension was asked for in
+        self._suspensions: dict[Key, str] = {}  # newest action that has suspended a job
         self._due: dict[Key, float] = {}  # monotonic seconds at which a run is to be written
         self._written: dict[Key, tuple[float, TrainingRunStatus]] = {}
         self._answers: asyncio.Queue[tuple[Key, Object]] = asyncio.Queue()
@@ -66,20 +68,19 @@ class TrainingRuns:
     def facts_changed(self, facts: RunFacts) -> None:
         """Take newer facts of a job."""
         key = (facts.namespace, facts.job)
-        if facts.phase is JobPhase.RUNNING:
-            self._suspended_by.pop(key, None)
         written = self._written.get(key)
         at_once = written is None or written[1].state != facts.phase.value or written[1].attempt != facts.attempt
         self._schedule(key, at_once=at_once)
 
     async def run(self) -> None:
         """Work until cancelled."""
+        requests = Reading(self._bus, "TW_ACTIONS", take=self._take_request)
         results = Reading(self._bus, "TW_RESULTS", take=self._take_result)
         states = Reading(self._bus, "TW_STATE", take=self._take_state, newest_only=True)
         tasks = [asyncio.create_task(self._runs.run())]
         try:
             await self._runs.synced.wait()
-            for reading in (results, states):
+            for reading in (requests, results, states):
                 tasks.append(asyncio.create_task(reading.run()))
                 await reading.caught_up.wait()
             tasks += [asyncio.create_task(self._write()), asyncio.create_task(self._answer())]
@@ -100,6 +101,12 @@ class TrainingRuns:
         self._states[key] = state
         self._schedule(key, at_once=before is None or _decided(before) != _decided(state))
 
+    def _take_request(self, entry: Entry) -> None:
+        with contextlib.suppress(msgspec.DecodeError):
+            request = decode(entry.data, ActionRequest)
+            if request.action.type is ActionType.SUSPEND:
+                self._asked[request.action.id] = (request.decision.run.uid, request.decision.run.attempt)
+
     def _take_result(self, entry: Entry) -> None:
         try:
             result = decode(entry.data, ActionResult)
@@ -107,10 +114,15 @@ class TrainingRuns:
             return
         key = (result.namespace, result.job)
         if result.state is ActionState.DONE and result.reason == "Suspended":
-            known = self._status(key)
-            if known is None or known.time is None or result.time > known.time or known.suspended_by:
-                self._suspended_by[key] = (result.action_id, result.time)
-                self._schedule(key, at_once=True)
+            self._suspensions[key] = result.action_id
+            self._schedule(key, at_once=True)
+
+    def _suspended_by(self, key: Key) -> str:
+        """The action that has suspended the attempt of a job that is the newest still; empty when none has."""
+        facts, action_id = self._watcher.facts.get(key), self._suspensions.get(key, "")
+        if facts is None or facts.phase is JobPhase.RUNNING:
+            return ""
+        return action_id if self._asked.get(action_id) == (facts.uid, facts.attempt) else ""
 
     def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
@@ -159,7 +171,7 @@ class TrainingRuns:
 
     async def _put(self, key: Key, facts: RunFacts) -> None:
         old = self._written[key][1] if key in self._written else self._status(key)
-        suspended_by = self._suspended_by.get(key, ("", None))[0]
+        suspended_by = self._suspended_by(key)
         if not suspended_by and old is not None and facts.phase in (JobPhase.SUSPENDED, JobPhase.QUEUED):
             suspended_by = old.suspended_by
         status = status_of_run(facts, self._states.get(key), old, datetime.now(UTC), suspended_by=suspended_by)
@@ -261,7 +273,7 @@ class TrainingRuns:
 
     async def _resume(self, key: Key, who: str) -> None:
         trainjob, status = self._watcher.trainjobs.objects.get(key), self._status(key)
-        ours = key in self._suspended_by or (status is not None and bool(status.suspended_by))
+        ours = bool(self._suspended_by(key)) or (status is not None and bool(status.suspended_by))
         if trainjob is None:
             return
         if not ours:
