@@ -13,10 +13,11 @@ from trainwarden.controller.cli_cluster import COMMANDS, with_cluster
 from trainwarden.controller.cli_policy_test import policy_test
 from trainwarden.controller.cli_presets import policy_presets
 from trainwarden.controller.cli_roles import bridge, engine, notifier, operator
+from trainwarden.controller.cli_tune import policy_tune
+from trainwarden.controller.cli_values import Finite, moment_of
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from datetime import datetime
 
     from trainwarden.controller.local.session import Ending
 
@@ -63,7 +64,7 @@ def _shared(command: Any) -> Any:
             "--log", type=click.Path(path_type=Path), metavar="FILE", help="Append every decision as a line of JSON."
         ),
         click.option("--plain", is_flag=True, help="Plain lines instead of the live panel."),
-        click.option("--grace", type=click.FloatRange(min=0), default=30.0, help="Seconds to end in (30)."),
+        click.option("--grace", type=Finite(min=0), default=30.0, help="Seconds to end in (30)."),
         click.option("--nats-port", type=click.IntRange(0, 65_535), default=0, help="Port of nats-server (any)."),
     ]
     for option in reversed(options):
@@ -80,7 +81,7 @@ def _shared(command: Any) -> Any:
     metavar="FILE",
     help="Policies to judge by.",
 )
-@click.option("--price-per-hour", type=click.FloatRange(min=0), help="Money for an hour of the job.")
+@click.option("--price-per-hour", type=Finite(min=0), help="Money for an hour of the job.")
 @click.option("--deadline", metavar="T", help="When it must be done: 2h30m from now, or 2026-12-24T18:00.")
 @click.option("--name", help="Name of the job; without it after the script.")
 @click.option("--namespace", default="local", show_default=True, help="Namespace of the job.")
@@ -124,7 +125,10 @@ def run(
         subject_token(namespace)
     except WireError as error:
         _fail(ExitCode.WRONG_INPUT, str(error))
-    until = _deadline(deadline)
+    try:
+        until = moment_of(deadline) if deadline is not None else None
+    except ValueError as error:
+        _fail(ExitCode.WRONG_INPUT, f"--deadline {deadline!r}{error}")
     _check_log(log)
     try:
         folder, record = Workspace().create(
@@ -321,24 +325,6 @@ def _labels(given: tuple[str, ...]) -> dict[str, str]:
     return labels
 
 
-def _deadline(text: str | None) -> datetime | None:
-    from datetime import UTC, datetime
-
-    from trainwarden.policies.durations import parse_duration
-
-    if text is None:
-        return None
-    try:
-        return datetime.now(UTC) + parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        _fail(ExitCode.WRONG_INPUT, f"--deadline {text!r}; write 2h30m from now, or a time such as 2026-12-24T18:00")
-    return moment if moment.tzinfo is not None else moment.astimezone()
-
-
 @main.group()
 def policy() -> None:
     """Work on policies without running anything."""
@@ -380,6 +366,7 @@ for _role in (engine, operator, notifier, bridge):
 policy.add_command(policy_test)
 policy.add_command(policy_presets)
 policy.add_command(policy_backtest)
+policy.add_command(policy_tune)
 
 
 @main.command()
