@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from trainwarden.controller.histories.recording import Reading, Recording
     from trainwarden.policies.models import Policy
 
-__all__ = ["policy_backtest"]
+__all__ = ["READERS", "policy_backtest", "replay_histories", "steps_planned"]
 
-_READERS = (
+READERS = (
     "csv", "curves", "decisions", "dicts", "json", "jsonl", "megatron", "megatron-log", "mlflow", "mllog", "nanogpt",
     "tensorboard", "trainer_state", "verl",
 )  # fmt: skip
@@ -56,7 +56,7 @@ def _fail(*lines: str) -> NoReturn:
     help="Time of a step in histories without a clock.",
 )
 @click.option("--since", metavar="DURATION", help="Only runs that went on within this time, such as 24h.")
-@click.option("--reader", type=click.Choice(_READERS), help="Format of the histories; without it each is found out.")
+@click.option("--reader", type=click.Choice(READERS), help="Format of the histories; without it each is found out.")
 @click.option("--skip-malformed", is_flag=True, help="Leave out lines that can't be read, and say how many.")
 @click.option("--every-report", is_flag=True, help="Look after every report; without it some 1,000 times a run.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="What to print.")
@@ -121,11 +121,11 @@ def policy_backtest(
         setting=priced(setting, price_per_gpu_hour),
         skip=skip_malformed,
         curves=html is not None,
-        total=_total(total_steps),
+        total=steps_planned(total_steps),
         since=datetime.now(UTC) - within if within is not None else None,
     )
     try:
-        results = _replay(histories, job, reader, processes, quiet=quiet)
+        results = replay_histories(histories, job, reader, processes, quiet=quiet)
         if not results.totals.runs:
             _fail(f"{', '.join(map(str, histories))}: no run with a metric; see docs/backtest.md for what can be read")
     except HistoryError as error:
@@ -144,9 +144,14 @@ def policy_backtest(
     sys.exit(ExitCode.DONE)
 
 
-def _replay(
+def replay_histories(
     histories: tuple[Path, ...], job: Job, reader: str | None, processes: int | None, *, quiet: bool
 ) -> Results:
+    """Replay all runs of some files and folders, with progress on standard error.
+
+    Raises:
+        HistoryError: A history can't be read.
+    """
     import os
 
     from trainwarden.controller.backtesting.progress import Counted, progress
@@ -242,7 +247,8 @@ def _duration(option: str, text: str | None) -> timedelta | None:
         _fail(f"{option} {text!r}: {error}")
 
 
-def _total(text: str | None) -> int | Literal["last"] | None:
+def steps_planned(text: str | None) -> int | Literal["last"] | None:
+    """What `--total-steps` says; ends the command when it is wrong."""
     if text is None:
         return None
     if text == "last":

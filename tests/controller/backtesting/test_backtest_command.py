@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from trainwarden.controller.backtesting.page import MOST_PICTURES
 from trainwarden.controller.backtesting.wording import seconds, short_names
 from trainwarden.controller.cli import main
-from trainwarden.controller.cli_backtest import _READERS
+from trainwarden.controller.cli_backtest import READERS
 from trainwarden.controller.histories.formats import FORMATS
 
 POLICY = """
@@ -241,7 +241,7 @@ def test_progress_goes_to_standard_error_and_the_real_command_works(policy: Path
 
 
 def test_every_reader_can_be_named() -> None:
-    assert sorted(_READERS) == sorted(FORMATS)
+    assert sorted(READERS) == sorted(FORMATS)
 
 
 @pytest.mark.parametrize(

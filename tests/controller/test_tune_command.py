@@ -1,0 +1,136 @@
+"""`trainwarden policy tune`, as a user calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trainwarden.controller.cli import main
+
+POLICY = """# ours
+apiVersion: trainwarden.dev/v1alpha1
+kind: TrainingPolicy
+metadata: {name: flat, namespace: team-a}
+spec:
+  mode: Enforce
+  selector: {matchLabels: {tier: dev}}
+  variables:
+  - {name: patience, expression: "50"}  # steps
+  rules:
+  - name: plateau
+    when: stepsSinceBest("loss") >= variables.patience
+    actions: [{type: Suspend}]
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "flat.yaml"
+    path.write_text(POLICY)
+    return path
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """Ten groups of two runs: one that stays flat after step 100, and one that is flat for 80 steps only."""
+    falling = [5.0 - step / 25 for step in range(101)]
+    lines = []
+    for group in range(10):
+        for name, values in (
+            ("flat", falling + [2.0] * 300),
+            ("rests", falling + [2.0] * 80 + [1.0 - step / 100 for step in range(50)]),
+        ):
+            series = {"loss": [[step, value] for step, value in enumerate(values)]}
+            elapsed = [[step, 10.0 * step] for step in range(len(values))]
+            run = {"id": f"w{group}/{name}", "source": "x", "series": series, "elapsed": elapsed, "total_steps": None}
+            lines.append(json.dumps(run))
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def call(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["policy", "tune", "--quiet", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_the_trade_off_and_the_choice(policy: Path, history: Path) -> None:
+    vary = ("--policy", policy, "--vary", "patience=50,100,200", "--every-report", "--most-wrong", "20%")
+    found = json.loads(call(*vary, "--format", "json", history).stdout)
+
+    hasty, right, slow = found["candidates"]
+    assert [each["parameters"] for each in (hasty, right, slow)] == [{"patience": str(n)} for n in (50, 100, 200)]
+    assert (hasty["runs"], hasty["groups"], hasty["stops"], hasty["wrong"]) == (20, 10, 20, 10)
+    assert (right["stops"], right["wrong"], slow["stops"], slow["wrong"]) == (10, 0, 10, 0)
+    assert hasty["saved"] > right["saved"] > slow["saved"] > 0
+    assert right["wrongHigh"] == pytest.approx(0.1611, abs=1e-4)  # 0 of 20: z²/(n + z²)
+    assert found["chosen"] == 1
+    validated = found["crossValidation"]
+    assert (validated["folds"], validated["runs"], validated["wrong"]) == (5, 20, 0)
+
+
+def test_no_choice_that_the_runs_do_not_bear_out(policy: Path, history: Path, tmp_path: Path) -> None:
+    target = tmp_path / "tuned.yaml"
+    result = call("--policy", policy, "--vary", "patience=50,100", "--write", target, history, code=2)
+    assert "none chosen: none saves time with an upper bound of wrong stops within 1 %" in result.stdout
+    assert not target.exists()
+
+
+def test_the_chosen_policy_is_written_as_it_was_but_for_its_parameters(
+    policy: Path, history: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "tuned.yaml"
+    call("--policy", policy, "--vary", "patience=50,100", "--most-wrong", "0.2", "--write", target, history)
+    assert target.read_text() == POLICY.replace('"50"', "'100'")
+
+
+def test_labels_overrule_the_curve(policy: Path, history: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    rows = [f"w{group}/rests,100" for group in range(10)] + ["w0/flat,"]
+    labels.write_text("\n".join(["run,usefulUntilStep", *rows]) + "\n")
+    found = json.loads(
+        call(
+            "--policy",
+            policy,
+            "--vary",
+            "patience=50",
+            "--labels",
+            labels,
+            "--every-report",
+            "--format",
+            "json",
+            history,
+        ).stdout
+    )
+    assert found["candidates"][0]["wrong"] == 1  # w0/flat, which someone wants to the end
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--vary", "patience"), "write PARAMETER=VALUE,VALUE"),
+        (("--vary", "tolerance=1"), "no parameter 'tolerance'; it has patience"),
+        (("--vary", "patience=1", "--vary", "patience=2"), "patience is varied twice"),
+        (("--vary", "patience=1 +"), "with patience=1 +"),
+        (("--vary", "patience=1", "--most-wrong", "120%"), "write a share such as 1% or 0.01"),
+        (("--vary", "patience=1", "--group", "("), "write a regular expression"),
+        (("--vary", "patience=1", "--preset", "balanced"), "either --policy FILE or --preset NAME"),
+    ],
+)
+def test_wrong_input(policy: Path, history: Path, arguments: tuple[str, ...], told: str) -> None:
+    assert told in call("--policy", policy, *arguments, history, code=2).stderr
+
+
+@pytest.mark.parametrize("text", ["id,step\na,1\n", "run,usefulUntilStep\na,x\n", "run,usefulUntilStep\na,1\na,2\n"])
+def test_wrong_labels_are_told_with_their_place(policy: Path, history: Path, tmp_path: Path, text: str) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text(text)
+    result = call("--policy", policy, "--vary", "patience=50", "--labels", labels, history, code=2)
+    assert f"{labels}:{1 if text.startswith('id') else text.count(chr(10))}: " in result.stderr
+
+
+def test_a_preset_can_be_tuned(history: Path) -> None:
+    result = call("--preset", "balanced", "--vary", "tolerance=0.002,0.005", "--total-steps", "last", history)
+    assert "20 runs in 10 groups" in result.stdout
