@@ -100,7 +100,7 @@ class Managers:
             "kind": "Configuration",
             "health": {"healthProbeBindAddress": "0"},
             "metrics": {"bindAddress": "0"},
-            "webhook": {"port": port},
+            "webhook": {"port": port, "host": "127.0.0.1"},
             "certManagement": {"enable": False},
             "clientConnection": {"qps": 200, "burst": 400},
         }
