@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from tests.controller.proxy import Proxy
 from tests.reporters.nats_server import NatsServer, eventually, free_port
@@ -151,3 +152,47 @@ async def test_closing_ends_what_waits_for_an_acknowledgement(server: NatsServer
 
     with pytest.raises(BusError):
         await asyncio.wait_for(storing, 10)
+
+
+async def test_a_stream_that_is_not_there_is_said_once_and_read_when_it_is(
+    server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bare = await Bus.connect(server.url, token=server.token)
+    taken: list[bytes] = []
+    try:
+        async with reading(bare, taken) as one:
+            await eventually(lambda: "can't be read" in caplog.text)
+            await asyncio.sleep(1)
+            await ensure_streams(bare, LOCAL)
+            await store(bare, range(1))
+            await eventually(lambda: taken == [b"0"])
+            assert one.caught_up.is_set()
+    finally:
+        await bare.close()
+
+    said = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == 1, said
+    assert "stream=TW_DECISIONS reason=$JS.API.STREAM.INFO.TW_DECISIONS: stream not found" in said[0]
+
+
+@pytest.mark.parametrize("error", [msgspec.DecodeError("no object"), ValueError("no number"), KeyError("x")])
+async def test_a_message_that_cannot_be_used_is_said_and_the_rest_is_read(
+    bus: Bus, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: list[bytes] = []
+
+    def take(entry: Entry) -> None:
+        if entry.data == b"1":
+            raise error
+        taken.append(entry.data)
+
+    await store(bus, range(3))
+    task = asyncio.create_task(Reading(bus, "TW_DECISIONS", take=take).run())
+    try:
+        await eventually(lambda: taken == [b"0", b"2"])
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert caplog.text.count(f"a message can't be used, passed over stream=TW_DECISIONS subject={SUBJECT}") == 1

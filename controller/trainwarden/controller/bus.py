@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -23,6 +24,7 @@ __all__ = ["ApiError", "Bus", "BusError", "Entry", "Reading"]
 log = logging.getLogger(__name__)
 
 _TOO_LARGE = frozenset({10054, 10077})  # a message over a stream's bounds: it will never be taken
+_SHORTEST, _LONGEST = 0.1, 2.0  # seconds between two tries to read on
 _SILENCE = 3.0  # seconds without a sign of the consumer, which sends one each second
 _USER_TIMEOUT_MS = 15_000  # a stalled server is given up after this, not after TCP's quarter of an hour
 
@@ -211,17 +213,33 @@ class Reading:
         self._sequence = 0  # of the newest message taken
         self._created = ""  # when the stream was made
         self._behind = 0  # messages that were there when reading began, and are not taken yet
+        self._reason = ""  # why nothing was read at last
         self.newest = 0  # sequence of the stream's newest message when reading began
         self.caught_up = asyncio.Event()
 
     async def run(self) -> None:
         """Read until cancelled."""
+        wait = _SHORTEST
         while True:
+            taken = self._sequence
             try:
                 await self._read()
-            except (TimeoutError, NatsError, OSError, BusError, ValueError) as error:
-                log.debug("reading will go on stream=%s reason=%s", self._stream, type(error).__name__)
-                await asyncio.sleep(0.2)
+            except (TimeoutError, NatsError, OSError, BusError) as error:
+                self._tell(error)
+                wait = _SHORTEST if self._sequence != taken else min(wait * 2, _LONGEST)
+                await asyncio.sleep(wait)
+
+    def _tell(self, error: Exception) -> None:
+        """Say why nothing is read, when it is for another reason than before."""
+        refused = isinstance(error, ApiError)
+        reason = str(error) if refused else type(error).__name__
+        if reason == self._reason:
+            return
+        self._reason = reason
+        if refused:
+            log.error("the stream can't be read, will retry stream=%s reason=%s", self._stream, reason)
+        else:
+            log.info("reading will go on stream=%s reason=%s", self._stream, reason)
 
     async def _read(self) -> None:
         client = await self._bus.client()
@@ -277,7 +295,18 @@ class Reading:
         if entry.sequence <= self._sequence:
             return None
         self._sequence = entry.sequence
-        waiting = self._take(entry)
+        self._reason = ""
+        try:
+            waiting = self._take(entry)
+        except msgspec.DecodeError as error:
+            waiting = None
+            log.error(
+                "a message can't be used, passed over stream=%s subject=%s sequence=%d reason=%s",
+                *(self._stream, entry.subject, entry.sequence, error),
+            )
+        except Exception:  # whatever is wrong with one message, the others are read
+            waiting = None
+            log.exception("a message can't be used, passed over stream=%s subject=%s", self._stream, entry.subject)
         if self._behind > 0:
             self._behind -= 1
             if self._behind == 0:

@@ -52,6 +52,8 @@ class Job:
 
     def keep(self, result: ActionResult, at: float) -> None:
         """Keep a result until its action is known: another engine, or this one before a restart, asked for it."""
+        if not result.action_id:
+            return  # of a notice that no action asked for
         self.results.setdefault(result.action_id, []).append((result, at))
         if len(self.results) > _MOST_RESULTS:
             del self.results[next(iter(self.results))]

@@ -8,8 +8,6 @@ import logging
 from datetime import UTC, datetime
 from typing import Protocol
 
-import msgspec
-
 from trainwarden.controller.bus import Bus, BusError, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.payloads import decode
@@ -74,19 +72,12 @@ class NotifierRole:
             await asyncio.wait(list(self._running))
 
     def _take_result(self, entry: Entry) -> None:
-        try:
-            result = decode(entry.data, ActionResult)
-        except msgspec.DecodeError:
-            return
+        result = decode(entry.data, ActionResult)
         if result.reason in ("Delivered", "NotDelivered", "NoChannel"):
-            self._sent.add(result.action_id)
+            self._sent.update(each for each in (result.action_id, result.notice_id) if each)
 
     def _take_notice(self, entry: Entry) -> None:
-        try:
-            notice = decode(entry.data, Notice)
-        except msgspec.DecodeError as error:
-            log.error("a notice can't be read subject=%s reason=%s", entry.subject, error)
-            return
+        notice = decode(entry.data, Notice)
         if notice.id in self._sent or (notice.action_id and notice.action_id in self._sent):
             return
         self._sent.add(notice.id)
@@ -118,7 +109,8 @@ class NotifierRole:
             why = "; ".join(f"{result.target}: {result.reason}" for result in failed)
             state, reason, message = ActionState.FAILED, "NotDelivered", why
         result = ActionResult(
-            action_id=notice.action_id or notice.id,
+            action_id=notice.action_id,
+            notice_id=notice.id,
             namespace=run.namespace,
             job=run.job,
             state=state,

@@ -51,5 +51,7 @@ async def publish_result(bus: Bus, result: ActionResult) -> None:
     """Tell what became of an action."""
     subject = job_subject("result", result.namespace, result.job)
     await bus.store(
-        subject, encode(result), message_id=derived_id("result", result.action_id, result.state, result.reason)
+        subject,
+        encode(result),
+        message_id=derived_id("result", result.action_id or result.notice_id, result.state, result.reason),
     )

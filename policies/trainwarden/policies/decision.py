@@ -204,7 +204,7 @@ class ActionRequest(msgspec.Struct, frozen=True, rename="camel"):
 class ActionResult(msgspec.Struct, frozen=True, rename="camel"):
     """What the executor, or the notifier, made of an action."""
 
-    action_id: str
+    action_id: str  # empty for a notice that no action asked for
     namespace: str
     job: str
     state: ActionState
@@ -213,3 +213,4 @@ class ActionResult(msgspec.Struct, frozen=True, rename="camel"):
     time: datetime
     proof: Proof | None = None
     resume_command: str = ""  # of a suspended run
+    notice_id: str = ""  # of a message, when the notifier tells what became of it
