@@ -348,3 +348,21 @@ def test_a_policy_is_for_its_own_namespace_and_one_of_the_cluster_for_those_it_n
 
     assert [selects(own, facts(namespace=name)) for name in ("team-a", "team-b")] == [False, True]
     assert [selects(wide, facts(namespace_labels=labels)) for labels in ({}, {"x": "y"})] == [False, True]
+
+
+def test_a_character_that_json_writes_as_two_escapes_is_one() -> None:
+    message = r'''"'\ud83d\ude00 ' + 'high'"'''
+    text = SHORT.replace("rules:", "variables: [{name: v, expression: " + message + "}]\n  rules:", 1)
+
+    (policy,) = load_policies(text, source="").policies
+
+    assert policy.spec.variables[0].expression == "'\N{GRINNING FACE} ' + 'high'"
+
+
+def test_half_a_character_is_refused_with_its_place() -> None:
+    text = SHORT.replace("{name: a}", '{name: "\\ud83d"}')
+
+    (problem,) = load_policies(text, source="f.yaml").problems
+
+    assert "half a surrogate pair, which is no character; write the character itself" in str(problem)
+    assert problem.line > 0

@@ -145,6 +145,7 @@ class _Reader:
             return [self.value(item, (*path, index), depth + 1) for index, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
+        node.value = _joined(node.value, place)
         if self._verbatim(path) and node.tag != "tag:yaml.org,2002:null":
             return node.value
         if node.tag in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"):
@@ -160,7 +161,7 @@ class _Reader:
             place = Place(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _TextError(place, "a key that is not plain text", "write a name")
-            key = key_node.value
+            key = _joined(key_node.value, place)
             if key == "<<":
                 raise _TextError(place, "a merge key <<", "Kubernetes does not know it: write the fields out")
             if key in result:
@@ -219,6 +220,16 @@ def _told(detail: Any, model: type[BaseModel], page: str) -> tuple[Path, str, st
     if kind == "string_pattern_mismatch":
         return path, shown[:80], f"letters, digits, '-', '_' and '.' are right ({context['pattern']})"
     return path, shown[:80], detail["msg"][:1].lower() + detail["msg"][1:]
+
+
+def _joined(text: str, place: Place) -> str:
+    """The text with its surrogate pairs as characters: JSON may write one as two escapes, which YAML keeps apart."""
+    if not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise _TextError(place, "half a surrogate pair, which is no character", "write the character itself") from error
 
 
 def yaml_type(value: Any) -> str:

@@ -355,3 +355,23 @@ def test_texts_of_an_everyday_size_are_joined(which: Literal["cpp", "python"]) -
 
     assert found.value is False
     assert named.value == "m11: 1"
+
+
+@pytest.mark.parametrize("shape", NESTS)
+@which_engine
+def test_what_nests_too_deeply_is_refused_at_its_place(shape: str, which: Literal["cpp", "python"]) -> None:
+    before, after, middle = NESTS[shape]
+
+    with pytest.raises(ExpressionError) as refused:
+        evaluate(before * 40 + middle + after * 40, RunOf(), which)
+
+    assert (refused.value.line, refused.value.column > 0) == (1, True)
+
+
+@which_engine
+def test_a_chain_of_conditions_that_is_too_long_is_refused_at_its_place(which: Literal["cpp", "python"]) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        evaluate("true ? 1 : " * 40 + "1", RunOf(), which)
+
+    assert refused.value.found == "brackets and calls nested too deeply"
+    assert (refused.value.line, refused.value.column) == (1, 1)

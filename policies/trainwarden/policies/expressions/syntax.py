@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -198,6 +199,9 @@ class Syntax:
 
     def _place(self, tree: Tree[Token] | Token) -> Place:
         at: Any = tree if not hasattr(tree, "meta") else tree.meta
+        if getattr(at, "line", None) is None:  # the parser leaves some rules without a place
+            at = next((each for each in _tokens(tree) if each.line is not None), None)
+            return Place(at.line, at.column, at.start_pos, at.end_pos) if at else Place(1, 1, 0, len(self.source))
         return Place(at.line, at.column, at.start_pos, at.end_pos)
 
     def _node(self, tree: Tree[Token], depth: int) -> Node:
@@ -300,6 +304,17 @@ class Syntax:
         except UnicodeEncodeError as error:
             raise self.error(place, f"the text {text}", "half a surrogate pair is not a character") from error
         return value
+
+
+def _tokens(tree: Any) -> Iterator[Any]:
+    """The tokens below a rule, in order."""
+    left = [tree]
+    while left:
+        one = left.pop()
+        if hasattr(one, "children"):
+            left += reversed(one.children)
+        else:
+            yield one
 
 
 def _strip(tree: Any) -> Any:
