@@ -38,7 +38,7 @@ def written(folder: Path, text: str) -> str:
     [
         ([PYTHON, "-c", "raise SystemExit(0)"], 0, "complete after"),
         ([PYTHON, "-c", "raise SystemExit(3)"], 3, "failed with exit code 3"),
-        ([PYTHON, "-c", "import os; os.kill(os.getpid(), 15)"], 143, "terminated after"),
+        ([PYTHON, "-c", "import os; os.kill(os.getpid(), 15)"], 143, "ended by signal 15 after"),
         (["/nowhere/train"], 127, "was not found"),
         (["/etc/passwd"], 126, "can't be executed"),
     ],

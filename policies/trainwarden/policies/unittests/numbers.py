@@ -16,7 +16,7 @@ __all__ = ["Missing", "Numbers", "Span", "read_number", "read_numbers", "span_va
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _SPAN = re.compile(
     rf"(?P<start>=|{_NUMBER})"
-    rf"(?:(?P<add>[+-]{_NUMBER})|\.\.(?P<end>{_NUMBER})|\*(?P<times>{_NUMBER})"
+    rf"(?:(?P<add>[+-](?![+-]){_NUMBER})|\.\.(?P<end>{_NUMBER})|\*(?P<times>{_NUMBER})"
     rf"|>(?P<floor>{_NUMBER})/(?P<half>{_NUMBER}))?"
     rf"(?:~(?P<noise>{_NUMBER})(?:@(?P<seed>[0-9]+))?)?\Z"
 )
