@@ -147,3 +147,9 @@ def test_it_says_what_it_looked_at() -> None:
     (window,) = scope.windows()
     assert (window.metric, window.to_step) == ("eval/loss", 990)
     assert window.from_step == pytest.approx(700, abs=20)
+
+
+def test_without_a_plan_it_waits_for_twelve_values() -> None:
+    assert reason(reported(11, total=None), "eval/loss", 0.2, 0.0035) == (
+        "only 11 values of eval/loss; plateau needs 12 while no plan is known"
+    )

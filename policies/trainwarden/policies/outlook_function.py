@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trainwarden.policies.detectors.outlook import LEAST, LEFT_WITHOUT_PLAN, gained, still_to_gain
+from trainwarden.policies.detectors.outlook import LEAST, LEAST_WITHOUT_PLAN, LEFT_WITHOUT_PLAN, gained, still_to_gain
 from trainwarden.policies.expressions.protocol import UnknownValueError
 from trainwarden.policies.question import Question
 from trainwarden.policies.series import Series
@@ -33,7 +33,12 @@ def by_outlook(question: Question, series: Series) -> bool:
             f"plateau was given the tolerance {tolerance:g}; more than 0.0 and at most {_MOST_TOLERATED:g} is right"
         )
     higher, newest = question.higher(3), float(series.newest_step())
+    total = question.run.total()
     question.own = max(question.end(by_time=False) - newest * share, 1.0)
+    if total is None and series.count < LEAST_WITHOUT_PLAN:
+        raise UnknownValueError(
+            f"only {series.count} values of {name}; plateau needs {LEAST_WITHOUT_PLAN} while no plan is known"
+        )
     view = series.since_step(int(newest * share))
     if view.points < LEAST or len(view) < 2 or series.first_step > newest * share:
         raise UnknownValueError(
@@ -46,7 +51,7 @@ def by_outlook(question: Question, series: Series) -> bool:
     best = series.best(higher=higher)
     assert best is not None  # noqa: S101 - there are values
     so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=higher)
-    left = _left(question.run.total(), newest)
+    left = _left(total, newest)
     return so_far > 0 and still_to_gain(view, share, left=left, higher=higher) < tolerance * so_far
 
 

@@ -10,10 +10,13 @@ import math
 
 from trainwarden.policies.view import View
 
-__all__ = ["LEAST", "LEFT_AT_LEAST", "LEFT_WITHOUT_PLAN", "gained", "still_to_gain"]
+__all__ = ["LEAST", "LEAST_WITHOUT_PLAN", "LEFT_AT_LEAST", "LEFT_WITHOUT_PLAN", "gained", "still_to_gain"]
 
 LEAST = 5
 """Fewest values in a stretch."""
+
+LEAST_WITHOUT_PLAN = 12
+"""Fewest values of a whole history while no plan is known: a few of them may be the very beginning of a run."""
 
 LEFT_WITHOUT_PLAN = math.log(2)
 """Taken for ln(last step of the plan / newest step) where no plan is known: the run may go on for as long again."""
