@@ -11,7 +11,7 @@ OFFERED = {
         "MAX_BYTES", "Checkpoint", "Command", "Phase", "Reply", "ReplyState", "Report", "TooLargeError", "WireError",
         "command_subject", "decode_command", "decode_reply", "encode", "report_subject", "subject_token",
     ],
-    "trainwarden.policies.judge": ["Judgement", "apply_result", "judge", "withdraw"],
+    "trainwarden.policies.judge": ["RECALLED", "Judgement", "apply_result", "judge", "withdraw"],
     "trainwarden.policies.loading": ["MOST_BYTES", "Loaded", "Place", "load_policies", "policy_from_body"],
     "trainwarden.policies.compiling": ["CompiledPolicy", "CompiledRule", "compile_loaded", "compile_policy"],
     "trainwarden.policies.expressions.engines": ["engine"],
