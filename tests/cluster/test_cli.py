@@ -276,10 +276,11 @@ def test_an_answer_is_set_on_the_run_and_trainwarden_takes_it(world: World, shel
 
     asked = f"Delete of {world.namespace}/flat-loss/flat (d9f00b11) for {world.namespace}/bert"
     assert told.strip().endswith(f"{asked}; trainwarden has taken it")
-    for _, run in cluster.watch_runs(version):
-        if f"trainwarden.dev/{command}" in (run["metadata"].get("annotations") or {}):
-            assert run["metadata"]["annotations"][f"trainwarden.dev/{command}"] == "d9f00b11"
-            break
+    with contextlib.closing(cluster.watch_runs(version)) as changes:
+        for _, run in changes:
+            if f"trainwarden.dev/{command}" in (run["metadata"].get("annotations") or {}):
+                assert run["metadata"]["annotations"][f"trainwarden.dev/{command}"] == "d9f00b11"
+                break
     cluster.close()
 
 

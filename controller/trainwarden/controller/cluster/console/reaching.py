@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class Cluster:
             found = [dict(each) for each in listing]
             return sorted(found, key=_place), str(listing.resourceVersion)
 
-    def watch_runs(self, version: str, labels: Selector | None = None) -> Iterator[tuple[str, Object]]:
+    def watch_runs(self, version: str, labels: Selector | None = None) -> Generator[tuple[str, Object], None, None]:
         """Changes of TrainingRuns: ADDED, MODIFIED or DELETED, and the object. Ends after a minute.
 
         Raises:
