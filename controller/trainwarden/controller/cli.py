@@ -18,7 +18,6 @@ from trainwarden.controller.cli_values import Finite, moment_of
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-
     from trainwarden.controller.local.session import Ending
 
 __all__ = ["main"]
