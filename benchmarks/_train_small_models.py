@@ -125,7 +125,7 @@ def train(task: str, optimizer: str, plan: str, rate: float, seed: int) -> dict[
         picked = torch.randint(held, len(x), (32,))
         loss, _ = loss_of(x[picked], y[picked])
         optimizing.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizing.step()
         if step % 5 == 0:
             series["loss"].append([step, _number(loss.item())])
