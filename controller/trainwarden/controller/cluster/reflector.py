@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from httpx2 import HTTPError
-from lightkube import ApiError, AsyncClient
+from httpx2 import HTTPError, HTTPStatusError
+from lightkube import AsyncClient
 from lightkube.core.resource import NamespacedResource
 
 __all__ = ["Key", "Object", "Reflector"]
@@ -67,12 +67,12 @@ class Reflector:
                 version = await self._list()
                 wait = 0.2
                 await self._follow(version)
-            except ApiError as error:
-                if error.status.code == _NOT_FOUND:
+            except HTTPStatusError as error:  # an ApiError, or the plain answer to a group that nobody serves
+                if error.response.status_code == _NOT_FOUND:
                     self._absent()
                     await asyncio.sleep(_ABSENT)
                     continue
-                if error.status.code != _GONE:
+                if error.response.status_code != _GONE:
                     log.warning("can't be read, will retry kind=%s reason=%s", self.name, error)
                     await asyncio.sleep(wait)
                     wait = min(wait * 2, 10.0)
