@@ -5,7 +5,7 @@
 A stop is wrong when more than 1 % of the run's whole improvement was still to come, as in backtests. Saved is the share
 of the training time after the last 1 % of improvement that right stops save; each run counts alike. `presets` compares
 the presets with the defaults of other tools. `crossvalidated` picks share and tolerance on all workloads but one, where
-they may use up half of the wrong stops allowed, and reports on that one. `trade-off` shows what each tolerance would do.
+they may use up half of the wrong stops allowed, and reports on that one. `trade-off` shows what each tolerance does.
 """
 
 from __future__ import annotations
