@@ -23,13 +23,14 @@ from tests.cluster.pausing_operator import POINTS
 from tests.cluster.streams import stream
 from tests.cluster.world import World
 from tools.cluster.binaries import BuildError
-from tools.cluster.cluster import Cluster, attach, stop
+from tools.cluster.cluster import Cluster, attach
 from tools.cluster.processes import ClusterError
 
 from trainwarden.policies.decision import ActionRequest, ActionResult, ActionState
 from trainwarden.policies.facts import JobPhase, RunFacts
 
 CI = os.environ.get("CI") == "true"
+UNBRAKED = "--runs-per-hour=1000"  # the tests here end more runs than a cluster's brake lets pass
 ROLES = ("operator", "engine", "notifier")
 
 
@@ -52,13 +53,16 @@ def own() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="tw-")) / "c"
     try:
         made = Cluster(folder, node=False)
-        made.up()
+    except BuildError as error:
+        pytest.fail(str(error))
+    try:
+        made.up(product=False)
+        made.product.start(UNBRAKED)
         yield made
-    except (ClusterError, BuildError) as error:
+    except ClusterError as error:
         pytest.fail(str(error))
     finally:
-        if folder.exists():
-            stop(folder)
+        made.down()
         shutil.rmtree(folder.parent, ignore_errors=True)
 
 
@@ -69,7 +73,6 @@ def world(own: Cluster, request: pytest.FixtureRequest) -> Iterator[World]:
     for name in ("nats", "etcd", "kube-apiserver", *ROLES):
         if not own.processes.alive(name):
             own.processes.restart(name)
-    made.wait(own.plane.ready, "API server ready") if hasattr(own.plane, "certificates") else None
     made.remove()
 
 
@@ -174,7 +177,7 @@ def start_pausing(world: World, folder: Path) -> Callable[[], None]:
     command, before = processes.command("operator"), processes.environment("operator")
     processes.kill("operator", signal.SIGTERM)
     environment = {**before, "TRAINWARDEN_PAUSES": str(folder)}
-    options = [*command[1:], "--runs-per-hour=1000"]
+    options = command[1:]
     if command[0] == sys.executable:  # paused by an earlier test that failed
         options = command[2:]
     processes.start("operator", [sys.executable, pausing_operator.__file__, *options], environment=environment)
@@ -304,7 +307,7 @@ def test_of_two_operators_the_one_with_the_lease_writes_and_the_other_takes_over
     processes = world.cluster.processes
     first = holder(world)
     account = Path(processes.environment("operator")["KUBECONFIG"])
-    world.cluster.product.start_role("operator", kubeconfig=account, as_="operator-2")
+    world.cluster.product.start_role("operator", UNBRAKED, kubeconfig=account, as_="operator-2")
     try:
         processes.need("operator-2", lambda: "another operator leads" in processes.tail("operator-2"), "waiting")
         train(world, "job")

@@ -14,7 +14,7 @@ from tests.cluster.local_node import LocalNode
 from tests.cluster.test_survival import CI, SUSPEND, rule, suspended, train
 from tests.cluster.world import World
 from tools.cluster.binaries import BuildError, module_folder
-from tools.cluster.cluster import Cluster, stop
+from tools.cluster.cluster import Cluster
 from tools.cluster.processes import ClusterError
 
 OPERATOR = "trainwarden"
@@ -28,13 +28,15 @@ def old() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="tw-")) / "c"
     try:
         made = Cluster(folder, node=False, trainer="v2.1.0", kueue=False)
+    except BuildError as error:
+        pytest.fail(str(error))
+    try:
         made.up()
         yield made
-    except (ClusterError, BuildError) as error:
+    except ClusterError as error:
         pytest.fail(str(error))
     finally:
-        if folder.exists():
-            stop(folder)
+        made.down()
         shutil.rmtree(folder.parent, ignore_errors=True)
 
 

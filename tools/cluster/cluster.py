@@ -63,6 +63,7 @@ class Cluster:
     def down(self) -> None:
         """Stop everything and remove the folder."""
         stop(self.folder)
+        self.processes.reap()
 
 
 def attach(folder: Path) -> Cluster:

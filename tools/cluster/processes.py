@@ -93,6 +93,12 @@ class Processes:
         known = self._known[name]
         return bool(known.born) and _born(known.pid) == known.born
 
+    def reap(self) -> None:
+        """Take the end of those that we have started and somebody has stopped."""
+        for process in self._mine.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+
     def names(self) -> list[str]:
         """All that were started, in order."""
         return list(self._known)
