@@ -29,7 +29,8 @@ _TRIES = 14  # of a write that others get in the way of, or that the API server 
 _LOOK = 0.5  # seconds between two looks at pods
 _BEYOND_GRACE = 60.0  # seconds that pods may take beyond their grace period
 _JOBSET = "jobset.sigs.k8s.io/jobset-name"
-_CONFLICT, _NOT_FOUND = 409, 404
+_FORBIDDEN_TRIES = 5  # an API server that has just started knows no roles for some seconds
+_FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 
 
 class Targets:
@@ -181,7 +182,8 @@ class TrainJobTarget:
                     raise NotDoneError("NoJob", "another job has its name now", refused=True) from error
                 if code == _NOT_FOUND:
                     raise
-                if (code not in (_CONFLICT, 429) and code < 500) or attempt == _TRIES - 1:
+                refused = code not in (_CONFLICT, _FORBIDDEN, 429) and code < 500
+                if refused or attempt == _TRIES - 1 or (code == _FORBIDDEN and attempt >= _FORBIDDEN_TRIES):
                     raise NotDoneError("ApiRefused", f"the API server refused it: {error.status.message}") from error
                 log.info("a write will be tried again job=%s reason=%s", "/".join(self._key), error.status.message)
             except (HTTPError, OSError) as error:
