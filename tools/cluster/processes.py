@@ -55,7 +55,8 @@ class Processes:
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> int:
         if name in self._mine:
-            self._mine[name].poll()  # reap the one before
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._mine[name].wait(10)  # a zombie can't be reaped until its last thread is gone
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
