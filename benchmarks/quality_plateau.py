@@ -15,8 +15,9 @@ import argparse
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -31,12 +32,13 @@ from trainwarden.policies.detectors.outlook import (
     still_to_gain,
 )
 from trainwarden.policies.functions import EARLY_PERCENT
-from trainwarden.policies.presets import parameters
+from trainwarden.policies.presets import PRESETS, parameters
 from trainwarden.policies.series import Series
 
 Plan = Literal["last step", "unknown"]
 PLANS: tuple[Plan, ...] = ("last step", "unknown")
 
+GENERAL = ("conservative", "balanced", "eager")
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 TOLERANCES = (0.002, 0.0025, 0.003, 0.0035, 0.004, 0.0045, 0.005, 0.0055, 0.006, 0.007, 0.008, 0.01, 0.015)
 GOALS = {"conservative": 0.01, "balanced": 0.03}
@@ -98,15 +100,16 @@ def peers(curves: Sequence[Curve]) -> Iterator[tuple[str, Score]]:
         yield name, score(curves, stops)
 
 
-def presets(curves: Sequence[Curve], kind: Kind) -> list[str]:
-    """Rows that compare presets with the defaults of other tools."""
+def presets(curves: Sequence[Curve], kind: Kind, names: Sequence[str] = GENERAL) -> list[str]:
+    """Rows that compare presets with the defaults of other tools; names other than the general ones stand alone."""
     rows = []
-    for name in ("conservative", "balanced", "eager"):
+    for name in names:
         share, tolerance = (_parameter(name, each, kind) for each in ("share", "tolerance"))
         for plan in PLANS:
             result = score(curves, [first_below(looks(curve, share, plan), tolerance) for curve in curves])
             rows.append(_row(f"**{name}**", kind, f"plan: {plan}", result))
-    rows += [_row(name, kind, "", result) for name, result in peers(curves)]
+    if tuple(names) == GENERAL:
+        rows += [_row(name, kind, "", result) for name, result in peers(curves)]
     return rows
 
 
@@ -185,6 +188,7 @@ def main() -> None:
     parser.add_argument("--curves", type=Path, nargs="+", default=[CURVES], help="files or folders of *.jsonl[.gz]")
     parser.add_argument("--every", type=int, default=1, help="only every n-th run of a file")
     parser.add_argument("--table", choices=("presets", "crossvalidated", "trade-off"), default="presets")
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(GENERAL))
     parser.add_argument("--kind", choices=KINDS, help="only this metric of each run")
     options = parser.parse_args()
     paths = [
@@ -192,13 +196,17 @@ def main() -> None:
         for each in options.curves
         for path in (sorted([*each.glob("*.jsonl.gz"), *each.glob("*.jsonl")]) if each.is_dir() else [each])
     ]
-    made = {"presets": presets, "crossvalidated": crossvalidated, "trade-off": trade_off}[options.table]
+    made: dict[str, Callable[[Sequence[Curve], Kind], list[str]]] = {
+        "presets": partial(presets, names=options.presets),
+        "crossvalidated": crossvalidated,
+        "trade-off": trade_off,
+    }
     print("| judged | rule | | runs | stops | wrong (of all runs) | idle time saved | most lost |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for kind in [options.kind] if options.kind else KINDS:
         curves = list(read(paths, kind, every=options.every))
         if curves:
-            print("\n".join(made(curves, kind)), flush=True)
+            print("\n".join(made[options.table](curves, kind)), flush=True)
 
 
 if __name__ == "__main__":
