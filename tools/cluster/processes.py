@@ -16,6 +16,10 @@ from pathlib import Path
 __all__ = ["ClusterError", "Processes", "free_port", "wait_until"]
 
 
+_CHILDREN: list[subprocess.Popen[bytes]] = []
+"""All that this process has started: kept, since who stops them may be another object, or another process."""
+
+
 class ClusterError(Exception):
     """The cluster can't be started; the text says what to look at."""
 
@@ -68,6 +72,7 @@ class Processes:
                 start_new_session=True,
             )
         self._mine[name] = process
+        _CHILDREN.append(process)
         self._known[name] = _Known(process.pid, _born(process.pid), command, environment)
         self._save()
         return process.pid
