@@ -15,7 +15,6 @@ from lightkube.types import CascadeType, PatchType
 from trainwarden.controller.cluster.brakes import Brakes
 from trainwarden.controller.cluster.reflector import Key, Object
 from trainwarden.controller.cluster.resources import Pod, TrainJob, Workload
-from trainwarden.controller.cluster.trainjob import trainer_pods
 from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.executor import NotDoneError
 from trainwarden.policies.decision import ActionRequest, ActionType, Proof, RunRef
@@ -204,8 +203,8 @@ class TrainJobTarget:
                 pods = None
             if pods is not None:
                 pods = [pod for pod in pods if not self._is_of_a_successor(pod)]
-                left = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
-                if not left and not trainer_pods(pods):
+                left = [pod for pod in pods if not _is_over(pod)]
+                if not left:
                     return None
                 graces = (int(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in left)
                 patience = max([patience, *(grace + _BEYOND_GRACE for grace in graces)])
@@ -220,6 +219,12 @@ class TrainJobTarget:
         if trainjob is None or trainjob["metadata"]["uid"] == self._uid:
             return False
         return str(pod["metadata"]["creationTimestamp"]) >= str(trainjob["metadata"]["creationTimestamp"])
+
+
+def _is_over(pod: Object) -> bool:
+    """Whether a pod had ended by itself; one that is being deleted is only over once it is gone."""
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return ended and "deletionTimestamp" not in pod["metadata"]
 
 
 def _controller(item: Object | None) -> str:
