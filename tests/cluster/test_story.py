@@ -35,8 +35,7 @@ def test_a_flat_trainjob_is_checkpointed_suspended_and_resumed_by_one_command(wo
         "suspended by us",
         name="flat",
     )
-    (suspend,) = world.actions("flat", "Suspend")
-    assert suspend["state"] == "Done", suspend
+    world.wait(lambda: world.actions("flat", "Suspend")[0]["state"] == "Done", "told as done", name="flat")
     assert world.get("trainjob", "flat")["spec"]["suspend"] is True
     assert world.pods("flat") == []
     saved = sorted((world.folder / "flat").glob("step-*.json"))
