@@ -68,6 +68,22 @@ class _Evaluator(Evaluator):
             return condition
         return self.visit(tree.children[1 if condition else 2])
 
+    def conditionaland(self, tree: Any) -> Any:
+        """`left && right`: what is on the right of a false is not looked at, as in the C++ engine."""
+        return self._short(tree, super().conditionaland, decides=False)
+
+    def conditionalor(self, tree: Any) -> Any:
+        """`left || right`: what is on the right of a true is not looked at."""
+        return self._short(tree, super().conditionalor, decides=True)
+
+    def _short(self, tree: Any, whole: Callable[[Any], Any], *, decides: bool) -> Any:
+        if len(tree.children) == 1:
+            return whole(tree)
+        left = self.visit(tree.children[0])
+        if not isinstance(left, Exception) and bool(left) is decides:
+            return left
+        return _joined(left, self.visit(tree.children[1]), decides=decides)
+
     def member_dot_arg(self, tree: Any) -> Any:
         """A method or a macro; cel-python lets errors escape from some macros, past `false && …`."""
         name = str(tree.children[1])
@@ -111,7 +127,7 @@ class PythonEngine:
         self._current = Current()
         self._environment = celpy.Environment()
         self._functions = {name: _adapted(compute) for name, _, _, compute in PLAIN_FUNCTIONS}
-        self._functions |= {"_&&_": _both, "_||_": _either, "_[_]": _entry}
+        self._functions |= {"_[_]": _entry}
         self._functions |= {name: _past_errors(function) for name, function in _OPERATORS.items()}
         self._functions |= {name: _adapted(function) for name, function in _OF_TEXT.items()}
         for function in FUNCTIONS:
@@ -220,16 +236,6 @@ def _failure(error: BaseException) -> EvaluationError:
     return EvaluationError(str(text).partition("\n")[0][:200])
 
 
-def _both(left: Any, right: Any) -> Any:
-    """`left && right`: false wins over an error, and of two errors the first one."""
-    return _joined(left, right, decides=False)
-
-
-def _either(left: Any, right: Any) -> Any:
-    """`left || right`: true wins over an error, and of two errors the first one."""
-    return _joined(left, right, decides=True)
-
-
 def _past_errors(compute: Callable[..., Any]) -> Callable[..., Any]:
     """An operator whose value is the first error among its operands; cel-python hides why there is none.
 
@@ -259,6 +265,7 @@ def _entry(of: Any, key: Any) -> Any:
 
 
 def _joined(left: Any, right: Any, *, decides: bool) -> Any:
+    """Of two sides the one that decides, which also wins over an error; of two errors the first one."""
     for side in (left, right):
         if not isinstance(side, Exception) and bool(side) is decides:
             return side
