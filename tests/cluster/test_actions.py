@@ -187,11 +187,11 @@ def test_a_deletion_is_of_one_uid_and_leaves_the_rest_to_the_background(world: W
 
     hold(world, [])
     world.wait(lambda: not world.kubectl.run("get", "trainjob", "-n", world.namespace, "-o", "name"), "gone")
+    other = world.trainjob(program=SLEEPER)
     done = world.wait(
         lambda: [each for each in events(world, uid) if each["reason"].startswith("Delete")], "told", within=150
     )
     assert [each["reason"] for each in done] == ["DeleteDone"]
-    other = world.trainjob(program=SLEEPER)
     running(world)
     assert world.get("trainjob")["metadata"]["uid"] == other
     assert world.get("trainingrun")["spec"]["uid"] == other

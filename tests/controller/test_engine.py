@@ -200,6 +200,42 @@ async def test_reports_from_before_a_job_of_the_same_name_are_not_its(bus: Bus) 
     assert heard.told == []
 
 
+async def test_what_came_of_a_deletion_is_told_though_another_job_has_the_name_by_then(bus: Bus) -> None:
+    await publish_policy(
+        bus, policy("{name: high, when: metrics.loss > 5.0, actions: [{type: Delete, checkpoint: Skip}]}")
+    )
+    async with hearing(bus) as heard, running(bus):
+        await begin(bus)
+        await Trainer(bus).report(9.0)
+        await eventually(lambda: heard.requests)
+        await publish_facts(bus, facts(uid="u-2", attempt="a-2"))
+        await eventually(lambda: heard.states and heard.states[-1].run.uid == "u-2")
+        action = heard.requests[0].action.id
+        await publish_result(
+            bus, ActionResult(action, "team-a", "bert", ActionState.DONE, "Deleted", "deleted", facts().time)
+        )
+        await eventually(lambda: "high Delete Done" in heard.told)
+
+    assert {decision.run.uid for decision in heard.decisions} == {"u-1"}
+    assert heard.states[-1].run.uid == "u-2"
+    assert [notice.decision.message for notice in heard.notices] == ["deleted"]
+    assert len(heard.requests) == 1
+
+
+async def test_a_job_that_is_replaced_ends_what_goes_on_and_the_new_one_begins_anew(bus: Bus) -> None:
+    await publish_policy(bus, policy(HIGH))
+    async with hearing(bus) as heard, running(bus):
+        await begin(bus)
+        await Trainer(bus).report(9.0)
+        await eventually(lambda: "high Firing" in heard.told)
+        await publish_facts(bus, facts(uid="u-2", attempt="a-2"))
+        await eventually(lambda: "high Resolved" in heard.told)
+        await eventually(lambda: heard.states[-1].run.uid == "u-2")
+
+    assert heard.decisions[-1].reason == "JobEnded"
+    assert all(rule.verdict != "Firing" for rule in heard.states[-1].rules)
+
+
 async def test_a_result_that_comes_before_its_action_is_known_is_kept(bus: Bus) -> None:
     """Two engines: the slower one hears of the result first."""
     rule = "{name: high, when: metrics.loss > 5.0, actions: [{type: Checkpoint}]}"

@@ -18,12 +18,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
+import msgspec
 from nats.errors import Error as NatsError
 
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.decoding import RejectedError, decode_report
-from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Key, Remembered
+from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Key, Remembered, begin
 from trainwarden.controller.looking import Next, Schedule
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
@@ -37,7 +38,6 @@ from trainwarden.policies.expressions.engines import engine as cel_engine
 from trainwarden.policies.facts import JobPhase, RunFacts
 from trainwarden.policies.hearing import Hearing
 from trainwarden.policies.judge import Judgement, apply_result, judge, withdraw
-from trainwarden.policies.run import RunState
 
 __all__ = ["Engine"]
 
@@ -47,7 +47,6 @@ _EARLY_LOOKS = 1_000.0  # per second that are taken at once nevertheless, while 
 _FEW = 20
 _STATUS_EVERY = 1.0  # seconds between two states of one run without a decision
 _TICK = 0.01
-_HEAD_START = 5.0  # seconds that another machine's clock may be ahead, when a job is made
 _MOST_ENDED = 200  # ended jobs that are held; of older ones only what is remembered
 _MOST_REMEMBERED = 20_000
 _WARN_EVERY = 10.0
@@ -237,20 +236,20 @@ class Engine:
             if known is not None and known.over and known.uid == facts.uid and facts.phase.ended:
                 return  # all is decided and told
             self._ended.pop(key, None)
-            job = self._jobs[key] = self._new_job(key, facts)
+            if job is not None:
+                self._end_replaced(key, job)
+            job = self._jobs[key] = begin(facts, self._hearing, self._remembered.pop(key, None), predecessor=job)
             for heard in self._early.pop(key):
                 self._observe(key, job, heard)
         job.changed = True
         if self._live:
             self._look(key, job, self._clock.now())
 
-    def _new_job(self, key: Key, facts: RunFacts) -> Job:
-        job = Job(RunState(facts, self._hearing), facts.created_at.timestamp() - _HEAD_START)
-        known = self._remembered.pop(key, None)
-        if known is not None and known.uid == facts.uid:
-            job.memory, job.judged = known.memory, known.judged
-            job.wake_at = job.resumed_at = known.at
-        return job
+    def _end_replaced(self, key: Key, job: Job) -> None:
+        """Another job has the name now, so this one is gone, whether or not that was told."""
+        if not job.run.facts.phase.ended:
+            job.run.learn(msgspec.structs.replace(job.run.facts, phase=JobPhase.DELETING, ready=False))
+            self._look(key, job, max(self._clock.now() if self._live else 0.0, job.judged_at))
 
     def _take_policy(self, entry: Entry) -> None:
         key = entry.subject
@@ -301,6 +300,7 @@ class Engine:
         job = self._jobs.get(key)
         if job is None:
             return
+        job = job.that_asked(result.action_id)
         job.keep(result, entry.time)
         if job.knows(result.action_id):
             job.match([result.action_id])
@@ -353,7 +353,7 @@ class Engine:
             job.match([notice.action_id for notice in judgement.notices])
             if self._live:
                 self._apply(key, job, math.inf)
-        if self._live and job.run.facts.phase.ended and key not in self._ended:
+        if self._live and job.run.facts.phase.ended and key not in self._ended and self._jobs.get(key) is job:
             self._ended[key] = None
             self._let_go()
 
@@ -362,7 +362,7 @@ class Engine:
         at = time.monotonic()
         if judgement.decisions or (self._live and job.changed and at - job.told_at >= _STATUS_EVERY):
             job.told_at, job.changed = at, False
-            self._outbox.put(*key, judgement, lambda: self._status(job))
+            self._outbox.put(*key, judgement, lambda: self._status(self._jobs.get(key, job)))
         elif self._live and job.changed:
             self._schedule.wake(key, job, job.judged_at + _STATUS_EVERY)
 

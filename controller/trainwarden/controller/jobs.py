@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 
 from trainwarden.controller.decoding import HeardReport
 from trainwarden.policies.decision import ActionResult
+from trainwarden.policies.facts import RunFacts
+from trainwarden.policies.hearing import Hearing
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
 
-__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Key", "Remembered"]
+__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Key", "Remembered", "begin"]
 
 Key = tuple[str, str]
 """Namespace and name of a job."""
 
+_HEAD_START = 5.0  # seconds that another machine's clock may be ahead, when a job is made
 _MOST_RESULTS = 256
 _MOST_EARLY_PER_JOB = 200
 _MOST_EARLY = 5_000
@@ -49,6 +52,12 @@ class Job:
     resumed_at: float = 0.0  # moment of the state that it goes on from
     results: dict[str, list[tuple[ActionResult, float]]] = field(default_factory=dict)  # of actions not known yet
     due: list[tuple[ActionResult, float]] = field(default_factory=list)  # of known actions, to be applied in order
+    predecessor: Job | None = None  # of this name and gone; what came of its actions is still to be told
+
+    def that_asked(self, action_id: str) -> Job:
+        """The job that an action was asked for: the one before of this name, while it waits for outcomes, or this."""
+        before = self.predecessor
+        return before if before is not None and before.knows(action_id) else self
 
     def keep(self, result: ActionResult, at: float) -> None:
         """Keep a result until its action is known: another engine, or this one before a restart, asked for it."""
@@ -79,6 +88,24 @@ class Remembered:
     judged: int
     at: float
     over: bool  # the job has ended, and nothing is left to be decided
+
+
+def begin(facts: RunFacts, hearing: Hearing, known: Remembered | None, *, predecessor: Job | None) -> Job:
+    """A job of which these are the first facts.
+
+    Args:
+        facts: What is known of it.
+        hearing: What the engine could hear.
+        known: What is remembered of the newest job of this name.
+        predecessor: The job that had the name until now.
+    """
+    job = Job(RunState(facts, hearing), facts.created_at.timestamp() - _HEAD_START)
+    if predecessor is not None and predecessor.memory.engaged:
+        job.predecessor = predecessor
+    if known is not None and known.uid == facts.uid:
+        job.memory, job.judged = known.memory, known.judged
+        job.wake_at = job.resumed_at = known.at
+    return job
 
 
 class Allowance:
