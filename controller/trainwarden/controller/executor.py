@@ -58,6 +58,11 @@ class Target(Protocol):
         """What a person types to go on."""
         ...
 
+    @property
+    def sees_files(self) -> bool:
+        """Whether a checkpoint's files can be looked at from here, beyond what the training says of them."""
+        ...
+
     async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
         """Reason, for machines, and message of why this place does not allow an action; None when it does."""
         ...
@@ -206,14 +211,17 @@ class Executor:
             reached = self._reached.pop(action.id, None)
             ending = reached is not None and reached.reason == "Ending"
             if target is None and reached is not None and ending and action.type is ActionType.DELETE:
-                await self._say_ended(request, reached.proof)  # it was deleted, and the record is missing
+                await self._say_ended(
+                    request, reached.proof, reached.message
+                )  # it was deleted, and the record is missing
                 return
             if target is None:
                 await self._say(request, ActionState.REFUSED, "NoJob", "there is no such job any more")
                 return
             same = request.decision.run.attempt == target.attempt
             if same and reached is not None and ending:
-                await self._finish(request, target, reached.proof)  # the effect may be there, and its record missing
+                # The effect may be there, and its record missing.
+                await self._finish(request, target, _Saved(reached.proof, reached.message))
                 return
             if (objection := await self._objection(request, target)) is not None:
                 await self._say(request, ActionState.REFUSED, *objection)
@@ -266,20 +274,22 @@ class Executor:
             if action.id in self._cancelled:
                 raise NotDoneError("Resolved", "the rule resolved before the effect", refused=True)
             await self._say(request, ActionState.IN_PROGRESS, "Ending", saved.note, proof=saved.proof)
-            await self._finish(request, target, saved.proof)
+            await self._finish(request, target, saved)
             held = None
         finally:
             if held is not None and target.alive:
                 await self._release(request, target, held)
 
-    async def _finish(self, request: ActionRequest, target: Target, proof: Proof | None) -> None:
+    async def _finish(self, request: ActionRequest, target: Target, saved: _Saved) -> None:
         """Do what can't be taken back, or see it done after a crash, and say so."""
-        await target.end(request, proof=proof)
-        await self._say_ended(request, proof, resume_command=target.resume_command)
+        await target.end(request, proof=saved.proof)
+        await self._say_ended(request, saved.proof, saved.note, resume_command=target.resume_command)
 
-    async def _say_ended(self, request: ActionRequest, proof: Proof | None, *, resume_command: str = "") -> None:
+    async def _say_ended(
+        self, request: ActionRequest, proof: Proof | None, note: str, *, resume_command: str = ""
+    ) -> None:
         action = request.action
-        where = f" after its checkpoint of step {proof.step} was proven ({proof.path})" if proof is not None else ""
+        where = f" after {note}" if proof is not None else ""
         done = {"Suspend": "suspended", "Stop": "stopped", "Delete": "deleted"}[action.type.value]
         await self._say(
             request,
@@ -348,7 +358,8 @@ class Executor:
         problem = await target.problem_of(known)
         if problem:
             return _Saved(None, f"{why}; {problem}")
-        return _Saved(known, f"the newest checkpoint of step {known.step} was checked ({known.path})")
+        how = "was checked" if target.sees_files else "was announced by the training"
+        return _Saved(known, f"the newest checkpoint of step {known.step} {how} ({known.path})")
 
     async def _release(self, request: ActionRequest, target: Target, held: Command) -> None:
         release = Command(id=f"{held.id}-release", run=held.run, op="release", timeout=10.0)

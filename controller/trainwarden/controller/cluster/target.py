@@ -77,6 +77,10 @@ class TrainJobTarget:
     def resume_command(self) -> str:
         return f"trainwarden resume {self._key[1]} --namespace {self._key[0]}"
 
+    @property
+    def sees_files(self) -> bool:
+        return False
+
     async def wait_ended(self) -> None:
         while self._runs():  # noqa: ASYNC110 - the watcher has no promise to give for a pod
             await asyncio.sleep(_LOOK)

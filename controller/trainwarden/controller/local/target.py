@@ -192,6 +192,10 @@ class LocalTarget:
     async def wait_ended(self) -> None:
         await asyncio.shield(self.job.exited)
 
+    @property
+    def sees_files(self) -> bool:
+        return True
+
     async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
         """Nothing stands against an action here."""
         return None
