@@ -159,7 +159,7 @@ async def test_what_the_engine_has_taken_back_is_not_done(bus: Bus) -> None:
 
     result = await done(bus, place, asked)
 
-    assert (result.state, result.reason) == (ActionState.REFUSED, "Resolved")
+    assert (result.state, result.message) == (ActionState.REFUSED, "the rule had resolved before it was begun")
     assert place.ended == []
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.policies.expressions.grown import any_expression
 
@@ -345,6 +345,9 @@ def test_a_comprehension_over_too_many_names_is_unknown(which: Literal["cpp", "p
 
 @settings(max_examples=400, deadline=None)
 @given(any_expression())
+@example("false && metrics.all(a, mean(a, 5) > 1.0)")
+@example('metrics.loss > 0.0 || mean("loss", 5) > 1.0')
+@example('metrics["nowhere"] > 1.0 || mean("loss", 5) > 1.0')
 def test_both_engines_agree_on_any_expression(source: str) -> None:
     refused, outcomes = [], []
     for which in ENGINES:
