@@ -49,7 +49,7 @@ class Brakes:
 
         Args:
             gpus: That it has.
-            all_gpus: Of all jobs that run.
+            all_gpus: Of all jobs that run now; those that were ended count beside them.
             now: Unix seconds.
         """
         limits = self._limits
@@ -60,8 +60,8 @@ class Brakes:
         if limits.runs_per_hour is not None and len(self._ended) >= limits.runs_per_hour:
             return "Brake", f"{len(self._ended)} runs were ended in the last hour; {limits.runs_per_hour} are allowed"
         if limits.gpu_percent_per_hour is not None and gpus:
-            gone = sum(each for _, each, _ in self._ended) + gpus
-            share = 100.0 * gone / max(all_gpus, gone)
+            gone = sum(each for _, each, _ in self._ended)
+            share = 100.0 * (gone + gpus) / max(all_gpus + gone, gone + gpus)
             if share > limits.gpu_percent_per_hour:
                 allowed = f"{limits.gpu_percent_per_hour:g} % are allowed"
                 return "Brake", f"{share:.0f} % of the GPUs would have been taken in the last hour; {allowed}"

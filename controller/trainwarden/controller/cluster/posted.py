@@ -7,7 +7,6 @@ annotation is that of the look: so only a change is news. A reporter of ours in 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -27,7 +26,6 @@ __all__ = ["OPEN_DATA_HUB", "PostedProgress", "told_by"]
 log = logging.getLogger(__name__)
 
 OPEN_DATA_HUB = "trainer.opendatahub.io/trainerStatus"
-_NAMES = {"currentStep": "current_step", "totalSteps": "total_steps", "currentEpoch": "current_epoch"}
 _LONGEST = 64  # characters of a metric's name or value, as in Trainer's own status
 
 
@@ -79,21 +77,36 @@ class PostedProgress:
         self._pending.offer(Post(Sender(key[0], key[1], pod, host), status))
 
 
+class _OpenDataHub(msgspec.Struct, rename="camel"):
+    """What stands in the annotation; metrics that were no number are null."""
+
+    progress_percentage: float | None = None
+    current_step: int | None = None
+    total_steps: int | None = None
+    current_epoch: float | None = None
+    train_metrics: dict[str, float | str | None] | None = None
+    eval_metrics: dict[str, float | str | None] | None = None
+
+    def texts(self) -> dict[str, str]:
+        counted = {
+            "current_step": self.current_step,
+            "total_steps": self.total_steps,
+            "current_epoch": self.current_epoch,
+        }
+        evaluated = {f"eval_{name}": value for name, value in (self.eval_metrics or {}).items()}
+        told = {**counted, **(self.train_metrics or {}), **evaluated}
+        return {name: f"{value}" for name, value in told.items() if value is not None}
+
+
 def _open_data_hub(text: str) -> TrainerStatus:
-    said = json.loads(text)
-    if not isinstance(said, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 - one kind of error for whatever was written there
-    told = {_NAMES[name]: said[name] for name in _NAMES if said.get(name) is not None}
-    told |= {name: value for name, value in (said.get("trainMetrics") or {}).items() if value is not None}
-    told |= {f"eval_{name}": value for name, value in (said.get("evalMetrics") or {}).items() if value is not None}
-    metrics = [
-        PostedMetric(name=str(name), value=str(value))
-        for name, value in told.items()
-        if len(str(name)) <= _LONGEST and len(str(value)) <= _LONGEST
-    ]
-    percent = said.get("progressPercentage")
+    said = msgspec.json.decode(text, type=_OpenDataHub)
+    percent = said.progress_percentage
     return TrainerStatus(
         last_updated_time=datetime.now(UTC),
-        progress_percentage=int(percent) if isinstance(percent, int | float) and 0 <= percent <= 100 else None,
-        metrics=metrics,
+        progress_percentage=int(percent) if percent is not None and 0 <= percent <= 100 else None,
+        metrics=[
+            PostedMetric(name=name, value=value)
+            for name, value in said.texts().items()
+            if len(name) <= _LONGEST and len(value) <= _LONGEST
+        ],
     )
