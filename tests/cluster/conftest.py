@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.starting import CI, started
 from tests.cluster.world import World
-from tools.cluster.binaries import BuildError
-from tools.cluster.cluster import Cluster, attach, stop
+from tools.cluster.cluster import Cluster, attach
 from tools.cluster.node import missing
-from tools.cluster.processes import ClusterError
-
-CI = os.environ.get("CI") == "true"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,24 +27,11 @@ def cluster() -> Iterator[Cluster]:
     if running := os.environ.get("TRAINWARDEN_CLUSTER"):
         yield attach(Path(running))
         return
-    if not CI and shutil.which("go") is None:
-        pytest.skip("the cluster's programs are built with Go, which is not installed here")
     lacking = missing()
     if lacking and CI:
         pytest.fail(f"CI must have a node: {lacking}")
-    folder = Path(tempfile.mkdtemp(prefix="tw-")) / "c"
-    try:
-        made = Cluster(folder, node=not lacking)
-        made.up()
-    except (ClusterError, BuildError):
-        if folder.exists():
-            stop(folder)
-        raise
-    try:
+    with started(node=not lacking) as made:
         yield made
-    finally:
-        made.down()
-        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 @pytest.fixture

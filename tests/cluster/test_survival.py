@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -20,16 +18,14 @@ import pytest
 from tests.cluster import pausing_operator
 from tests.cluster.local_node import LocalNode
 from tests.cluster.pausing_operator import POINTS
+from tests.cluster.starting import started
 from tests.cluster.streams import stream
 from tests.cluster.world import World
-from tools.cluster.binaries import BuildError
 from tools.cluster.cluster import Cluster, attach
-from tools.cluster.processes import ClusterError
 
 from trainwarden.policies.decision import ActionRequest, ActionResult, ActionState
 from trainwarden.policies.facts import JobPhase, RunFacts
 
-CI = os.environ.get("CI") == "true"
 UNBRAKED = "--runs-per-hour=1000"  # the tests here end more runs than a cluster's brake lets pass
 ROLES = ("operator", "engine", "notifier")
 
@@ -48,22 +44,14 @@ def own() -> Iterator[Cluster]:
     if running := os.environ.get("TRAINWARDEN_OWN_CLUSTER"):
         yield attach(Path(running))
         return
-    if not CI and shutil.which("go") is None:
-        pytest.skip("the cluster's programs are built with Go, which is not installed here")
-    folder = Path(tempfile.mkdtemp(prefix="tw-")) / "c"
-    try:
-        made = Cluster(folder, node=False)
-    except BuildError as error:
-        pytest.fail(str(error))
-    try:
-        made.up(product=False)
-        made.product.start(UNBRAKED)
+    with started(up=unbraked) as made:
         yield made
-    except ClusterError as error:
-        pytest.fail(str(error))
-    finally:
-        made.down()
-        shutil.rmtree(folder.parent, ignore_errors=True)
+
+
+def unbraked(cluster: Cluster) -> None:
+    """Start it with brakes that let many runs end."""
+    cluster.up(product=False)
+    cluster.product.start(UNBRAKED)
 
 
 @pytest.fixture

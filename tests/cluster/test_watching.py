@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from tests.cluster.local_node import LocalNode
-from tests.cluster.test_survival import CI, SUSPEND, rule, suspended, train
+from tests.cluster.starting import started
+from tests.cluster.test_survival import SUSPEND, rule, suspended, train
 from tests.cluster.world import World
-from tools.cluster.binaries import BuildError, module_folder
+from tools.cluster.binaries import TRAINER_OLD, module_folder
 from tools.cluster.cluster import Cluster
-from tools.cluster.processes import ClusterError
 
 OPERATOR = "trainwarden"
 
@@ -23,21 +20,8 @@ OPERATOR = "trainwarden"
 @pytest.fixture(scope="module")
 def old() -> Iterator[Cluster]:
     """A control plane with Trainer 2.1, and without Kueue."""
-    if not CI and shutil.which("go") is None:
-        pytest.skip("the cluster's programs are built with Go, which is not installed here")
-    folder = Path(tempfile.mkdtemp(prefix="tw-")) / "c"
-    try:
-        made = Cluster(folder, node=False, trainer="v2.1.0", kueue=False)
-    except BuildError as error:
-        pytest.fail(str(error))
-    try:
-        made.up()
+    with started(trainer=TRAINER_OLD, kueue=False) as made:
         yield made
-    except ClusterError as error:
-        pytest.fail(str(error))
-    finally:
-        made.down()
-        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,8 +36,9 @@ class World:
         self.kubectl.apply([host_runtime("host", self.folder, told, namespace=self.namespace)])
 
     def remove(self) -> None:
-        """Delete the namespace with all in it."""
+        """Delete the namespace with all in it, and what its trainings wrote."""
         self.kubectl.run("delete", "namespace", self.namespace, "--wait=false", check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     # ------------------------------------------------------------------ what is made
 
