@@ -125,6 +125,7 @@ def operator(
     async def work(stop: asyncio.Event) -> None:
         try:
             from trainwarden.controller.cluster.brakes import Limits
+            from trainwarden.controller.cluster.leading import LeadershipLostError
             from trainwarden.controller.cluster.operator import OperatorSettings, run_operator
         except ImportError as error:
             _fail(f"{error.name} is not installed; install trainwarden[operator]")
@@ -139,7 +140,10 @@ def operator(
             price_per_gpu_hour=price_per_gpu_hour,
             limits=Limits(runs_per_hour=runs_per_hour, gpu_percent_per_hour=gpu_percent_per_hour, audit=audit),
         )
-        await run_operator(settings, stop)
+        try:
+            await run_operator(settings, stop)
+        except LeadershipLostError as error:
+            raise _EndedError(str(error)) from error
 
     _run(work, log_level)
 
@@ -182,6 +186,10 @@ def bridge(
     _run(work, log_level)
 
 
+class _EndedError(Exception):
+    """A role must end, for a reason that is no fault of its own."""
+
+
 def _run(work: Callable[[asyncio.Event], Awaitable[None]], log_level: str) -> None:
     """Run a role until SIGTERM or SIGINT; a fault of its surroundings is one line and exit code 1."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -199,12 +207,7 @@ def _run(work: Callable[[asyncio.Event], Awaitable[None]], log_level: str) -> No
 
     try:
         asyncio.run(main())
-    except BusError as error:
-        click.echo(f"trainwarden: {error}", err=True)
-        sys.exit(1)
-    except Exception as error:
-        if type(error).__name__ != "LeadershipLostError":
-            raise
+    except (BusError, _EndedError) as error:
         click.echo(f"trainwarden: {error}", err=True)
         sys.exit(1)
 
