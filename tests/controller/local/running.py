@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _WITHIN = 60.0  # seconds that a run may take
 
-__all__ = ["TRAINING", "Run", "alive", "policy", "start", "trainwarden", "wait_until"]
+__all__ = ["TRAINING", "Run", "alive", "policy", "start", "start_under_nohup", "trainwarden", "wait_until"]
 
 TRAINING = '''
 """Counts steps, saves when asked; its loss falls to a level and stays there."""
@@ -70,7 +71,22 @@ class Run:
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start `trainwarden` in a folder."""
+    """Start `trainwarden` in a folder, as a terminal does, however these tests themselves were started."""
+    return _start(folder, arguments, environment, lambda: _hangup(signal.SIG_DFL))
+
+
+def start_under_nohup(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start `trainwarden` as `nohup` does."""
+    return _start(folder, arguments, environment, lambda: _hangup(signal.SIG_IGN))
+
+
+def _hangup(what: signal.Handlers) -> None:
+    signal.signal(signal.SIGHUP, what)
+
+
+def _start(
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], prepared: Callable[[], None]
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "trainwarden.controller.cli", *arguments],
         cwd=folder,
@@ -79,6 +95,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=prepared,
     )
 
 

@@ -15,7 +15,15 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.controller.local.running import TRAINING, alive, policy, start, trainwarden, wait_until
+from tests.controller.local.running import (
+    TRAINING,
+    alive,
+    policy,
+    start,
+    start_under_nohup,
+    trainwarden,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")]
 
@@ -244,6 +252,17 @@ def test_a_signal_before_the_training_starts_keeps_it_from_starting(folder: Path
     if "completed" not in output and not (folder / "checkpoints").exists():
         assert "was not started" in output
     assert process.returncode == 128 + number, output
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(folder: Path) -> None:
+    process = start_under_nohup(folder, "run", "--policy", "never.yaml", "--", PYTHON, "train.py", STEPS="200")
+    assert wait_until(lambda: (folder / "checkpoints").exists() or process.poll() is not None)
+
+    os.kill(process.pid, signal.SIGHUP)
+    output, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0, output
+    assert "complete after" in output
 
 
 def test_an_interrupted_run_can_be_resumed_from_its_newest_checkpoint(folder: Path) -> None:
