@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from multiprocessing.connection import Connection, wait
 from typing import Literal
 
 from trainwarden.controller.backtesting.judges import compiled
@@ -70,7 +74,8 @@ def replay_all(recordings: Iterable[Recording], job: Job, *, processes: int) -> 
         return
     context = multiprocessing.get_context("spawn")  # forking does not go with threads, and not on every system
     waiting: deque[Future[Batch]] = deque()
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(job,))
+    reader, writer = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(job, reader))
     try:
         for batch in _batches(recordings):
             waiting.append(pool.submit(_work_here, batch))
@@ -78,8 +83,13 @@ def replay_all(recordings: Iterable[Recording], job: Job, *, processes: int) -> 
                 yield _checked(waiting.popleft().result())
         while waiting:
             yield _checked(waiting.popleft().result())
+    except BaseException:
+        writer.close()  # nobody waits for what is under way
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+        writer.close()
+        reader.close()
 
 
 def _batches(recordings: Iterable[Recording]) -> Iterator[list[Recording]]:
@@ -102,9 +112,19 @@ def _checked(batch: Batch) -> Batch:
 _here: tuple[Job, list[CompiledPolicy]] | None = None  # of a process of the pool
 
 
-def _begin(job: Job) -> None:
+def _begin(job: Job, ending: Connection) -> None:
     global _here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    threading.Thread(target=_end_with, args=(ending,), daemon=True).start()
     _here = job, compiled(job.policies)
+
+
+def _end_with(ending: Connection) -> None:
+    """A process of the pool would work on for nobody when its parent is gone, or has closed the other end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel, ending])
+        os._exit(1)
 
 
 def _work_here(recordings: Sequence[Recording]) -> Batch:
