@@ -6,17 +6,17 @@ Of these the newest counts, so each has an id of its own: the same policy put ba
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from trainwarden.controller.bus import Bus
 from trainwarden.controller.payloads import encode, encode_policy
-from trainwarden.controller.subjects import job_subject, policy_subject, policy_subject_of
+from trainwarden.controller.subjects import job_subject, policy_subject
 from trainwarden.policies.decision import ActionResult
 from trainwarden.policies.facts import RunFacts
 from trainwarden.policies.memory import derived_id
 from trainwarden.policies.models import Policy
 
-__all__ = ["delete_policy", "keep_only_policies", "publish_facts", "publish_policy", "publish_result"]
+__all__ = ["delete_policy", "publish_facts", "publish_policy", "publish_result", "told_policies", "withdraw_policies"]
 
 
 async def publish_facts(bus: Bus, facts: RunFacts) -> None:
@@ -34,16 +34,15 @@ async def delete_policy(bus: Bus, policy: Policy) -> None:
     await bus.store(policy_subject(policy), b"", message_id=uuid.uuid4().hex)
 
 
-async def keep_only_policies(bus: Bus, present: Collection[tuple[str, str]]) -> None:
-    """Tell that all other policies are gone.
-
-    Args:
-        bus: The connection.
-        present: Namespace, empty for the cluster kind, and name of those that are there.
-    """
+async def told_policies(bus: Bus) -> set[str]:
+    """Subjects of the policies that are told to be there."""
     info = await bus.request("$JS.API.STREAM.INFO.TW_POLICIES", {"subjects_filter": ">"})
-    kept = {policy_subject_of(*each) for each in present}
-    for subject in (info["state"].get("subjects") or {}).keys() - kept:
+    return set(info["state"].get("subjects") or ())
+
+
+async def withdraw_policies(bus: Bus, subjects: Iterable[str]) -> None:
+    """Tell that the policies of some subjects are gone."""
+    for subject in subjects:
         await bus.store(subject, b"", message_id=uuid.uuid4().hex)
 
 

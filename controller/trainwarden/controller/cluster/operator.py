@@ -44,6 +44,8 @@ __all__ = ["OperatorSettings", "run_operator"]
 
 log = logging.getLogger(__name__)
 
+_COMPARE_EVERY = 300.0  # seconds between two comparisons of the policies that are told with those that are there
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
@@ -137,6 +139,7 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
             asyncio.create_task(executor.run()),
             asyncio.create_task(Events(client, bus).run()),
             asyncio.create_task(Publisher(bus, pending).run()),
+            asyncio.create_task(_keep_withdrawing(policies, client)),
         ]
         log.info("works jobs=%d", len(watcher.trainjobs.objects))
         await asyncio.gather(*tasks)
@@ -157,6 +160,13 @@ async def _withdraw_missing(policies: PolicyKinds, client: AsyncClient) -> None:
             await asyncio.sleep(1)
         else:
             return
+
+
+async def _keep_withdrawing(policies: PolicyKinds, client: AsyncClient) -> None:
+    """Compare what is told with what is there, again and again: kopf tells no deletion that its watch has missed."""
+    while True:
+        await asyncio.sleep(_COMPARE_EVERY)
+        await _withdraw_missing(policies, client)
 
 
 async def _count(bus: Bus, brakes: Brakes, watcher: Watcher) -> None:

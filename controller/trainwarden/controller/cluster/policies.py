@@ -12,7 +12,8 @@ from lightkube import AsyncClient
 
 from trainwarden.controller.bus import Bus
 from trainwarden.controller.cluster.resources import ClusterTrainingPolicy, TrainingPolicy
-from trainwarden.controller.publishing import delete_policy, keep_only_policies, publish_policy
+from trainwarden.controller.publishing import publish_policy, told_policies, withdraw_policies
+from trainwarden.controller.subjects import policy_subject_of
 from trainwarden.policies.compiling import compile_policy
 from trainwarden.policies.condition import Condition
 from trainwarden.policies.crd import PolicyStatus
@@ -52,6 +53,8 @@ class PolicyKinds:
     def __init__(self, bus: Bus, cel: CelEngine) -> None:
         self._bus, self._cel = bus, cel
         self._told: dict[str, tuple[str, int, bool]] = {}
+        self._published: set[str] = set()  # subjects of policies that were told since the newest comparison began
+        self._gone: set[str] = set()  # subjects of policies that are not there, and are told to be gone
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Add the handlers."""
@@ -59,13 +62,25 @@ class PolicyKinds:
             kopf.on.event(GROUP, VERSION, plural, id=f"{plural}-changed", registry=registry)(self._changed)
 
     async def withdraw_missing(self, client: AsyncClient) -> None:
-        """Take back policies that were deleted while no operator was there."""
+        """Take back policies whose deletion was missed: no operator was there, or a watch broke.
+
+        Raises:
+            lightkube.ApiError: They can't be read.
+        """
         reader: Any = client
-        present = set()
-        for kind, options in ((TrainingPolicy, {"namespace": "*"}), (ClusterTrainingPolicy, {})):
+        self._published.clear()
+        told = await told_policies(self._bus)  # before the list, and what is made meanwhile is not taken back
+        kinds: tuple[tuple[Any, dict[str, str]], ...] = (
+            (TrainingPolicy, {"namespace": "*"}),
+            (ClusterTrainingPolicy, {}),
+        )
+        for kind, options in kinds:
             async for body in reader.list(kind, **options):
-                present.add((str(body["metadata"].get("namespace", "")), str(body["metadata"]["name"])))
-        await keep_only_policies(self._bus, present)
+                told.discard(_subject_of(body))
+        for subject in told - self._gone:
+            if subject not in self._published:
+                await withdraw_policies(self._bus, [subject])
+        self._gone = told - self._published
 
     async def _changed(self, type: str | None, body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:  # noqa: A002
         plain = dict(body)
@@ -74,27 +89,24 @@ class PolicyKinds:
         policy, problem = problems_of(plain, self._cel)
         if type == "DELETED" or "deletionTimestamp" in metadata:
             self._told.pop(uid, None)
-            await self._withdraw(plain)
+            await withdraw_policies(self._bus, [_subject_of(plain)])
             return
         if self._told.get(uid) != (str(metadata["name"]), generation, policy is not None):
             if policy is not None:
+                self._published.add(_subject_of(plain))
+                self._gone.discard(_subject_of(plain))
                 await publish_policy(self._bus, policy)
             else:
-                await self._withdraw(plain)
+                await withdraw_policies(self._bus, [_subject_of(plain)])  # nothing broken is ever acted on
             self._told[uid] = (str(metadata["name"]), generation, policy is not None)
         status = _status(plain, policy, problem)
         if not _same(plain.get("status") or {}, status):
             patch.status.update(status)
 
-    async def _withdraw(self, body: Mapping[str, Any]) -> None:
-        """Take back what the engine may have of an object; a broken one is never acted on."""
-        stand_in = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": body["kind"],
-            "metadata": {key: body["metadata"][key] for key in ("name", "namespace") if key in body["metadata"]},
-            "spec": {"selector": {}, "rules": [{"name": "gone", "when": "false"}]},
-        }
-        await delete_policy(self._bus, policy_from_body(stand_in))
+
+def _subject_of(body: Mapping[str, Any]) -> str:
+    metadata = body["metadata"]
+    return policy_subject_of(str(metadata.get("namespace", "")), str(metadata["name"]))
 
 
 def _status(body: Mapping[str, Any], policy: Policy | None, problem: str) -> dict[str, Any]:

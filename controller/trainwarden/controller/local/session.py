@@ -7,7 +7,6 @@ import contextlib
 import logging
 import signal
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,7 @@ from trainwarden.controller.local.target import LocalTarget
 from trainwarden.controller.local.workspace import RecordState, RunFolder, RunRecord
 from trainwarden.controller.notifier_role import NotifierRole
 from trainwarden.controller.payloads import decode
-from trainwarden.controller.publishing import publish_policy
+from trainwarden.controller.publishing import publish_policy, told_policies, withdraw_policies
 from trainwarden.controller.status import RunStatus
 from trainwarden.controller.streams import LOCAL, ensure_streams
 from trainwarden.controller.subjects import policy_subject
@@ -134,10 +133,8 @@ class Session:
 
     async def _place_policies(self, bus: Bus) -> None:
         """Put the policies where the engine reads them, and take away those of an earlier attempt."""
-        info = await bus.request("$JS.API.STREAM.INFO.TW_POLICIES", {"subjects_filter": ">"})
         given = {policy_subject(policy) for policy in self._policies}
-        for subject in (info["state"].get("subjects") or {}).keys() - given:
-            await bus.store(subject, b"", message_id=uuid.uuid4().hex)
+        await withdraw_policies(bus, await told_policies(bus) - given)
         for policy in self._policies:
             await publish_policy(bus, policy)
 
