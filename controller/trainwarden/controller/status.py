@@ -8,12 +8,17 @@ import msgspec
 
 from trainwarden.policies.compiling import CompiledPolicy
 from trainwarden.policies.decision import ActionState, Proof, RunRef, Verdict
+from trainwarden.policies.explaining import spoken
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.readable import not_finite
 from trainwarden.policies.run import RunState
 from trainwarden.policies.selecting import selects
 
 __all__ = ["RuleStatus", "RunStatus", "StepStatus", "status_of"]
+
+
+_MOST_VALUES = 16
+_LONGEST_VALUE = 200  # characters
 
 
 class StepStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -40,6 +45,7 @@ class RuleStatus(msgspec.Struct, frozen=True, rename="camel"):
     unknown: str
     steps: tuple[StepStatus, ...] = ()
     severity: str = "warning"
+    values: dict[str, str] = {}  # names and calls of its condition that its newest look has read
 
 
 class RunStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -119,6 +125,7 @@ def _rules(run: RunState, memory: RunMemory, policies: list[CompiledPolicy]) -> 
             state = known.rules.get(rule.spec.name)
             if state is None:
                 continue
+            used = run.used.get((policy.uid, rule.spec.name), {})
             steps = tuple(
                 StepStatus(
                     step.type.value,
@@ -143,6 +150,7 @@ def _rules(run: RunState, memory: RunMemory, policies: list[CompiledPolicy]) -> 
                     unknown=state.unknown,
                     steps=steps if state.episode else (),
                     severity=rule.spec.severity.value,
+                    values={text: spoken(value)[:_LONGEST_VALUE] for text, value in [*used.items()][:_MOST_VALUES]},
                 )
             )
     return found

@@ -17,7 +17,7 @@ from trainwarden.policies.readable import not_finite
 from trainwarden.policies.run import RunState
 from trainwarden.policies.scope import RunScope
 
-__all__ = ["Case", "Variables", "action_decision", "variables_of", "verdict_decision"]
+__all__ = ["Case", "Variables", "action_decision", "spoken", "variables_of", "verdict_decision"]
 
 Variables = Mapping[str, CelValue | UnknownValueError]
 
@@ -141,16 +141,17 @@ class _Seen:
 
 def _against(clause: Clause, outcome: Outcome) -> str:
     """`progress.percent < 95 is false (progress.percent is 96.2)`."""
-    said = f"{clause.text} is {_spoken(outcome.value)}"
+    said = f"{clause.text} is {spoken(outcome.value)}"
     return said if list(outcome.used) == [clause.text] else f"{said} ({_values(outcome)})" if outcome.used else said
 
 
 def _values(outcome: Outcome) -> str:
     """The values that an expression has read, as people say them; empty when none was read."""
-    return ", ".join(f"{text} is {_spoken(value)}" for text, value in outcome.used.items())
+    return ", ".join(f"{text} is {spoken(value)}" for text, value in outcome.used.items())
 
 
-def _spoken(value: Any) -> str:
+def spoken(value: Any) -> str:
+    """A value as people say it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, timedelta):

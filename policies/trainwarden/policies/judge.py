@@ -104,6 +104,7 @@ def judge(policies: Sequence[CompiledPolicy], run: RunState, memory: RunMemory, 
             if rule.by_time:
                 by_time = True
             outcome = given if given is not None else rule.when.evaluate(scope, variables)
+            run.used[policy.uid, rule.spec.name] = outcome.used
             if outcome.value is False and state.verdict is Verdict.INACTIVE and state.condition == rule.condition:
                 stand_still(state, now)  # as nearly always
                 continue

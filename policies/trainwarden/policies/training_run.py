@@ -86,6 +86,8 @@ class RuleStanding(SpecModel):
     """Since when it is pending or firing."""
     reason: str = ""
     """Why it has no value now, when it is unknown."""
+    values: dict[str, str] = Field(default_factory=dict)
+    """What its condition has read when it was looked at last, by name or call as written; 16 at most."""
     actions: tuple[ActionStatus, ...] = ()
     """Its ladder, while it fires and from the last time it fired."""
 

@@ -80,6 +80,15 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
     assert [firing(status) for status in (first, second, third)] == [("False", 0.0), ("True", 60.0), ("True", 60.0)]
 
 
+def test_a_rule_shows_what_its_newest_look_has_read() -> None:
+    walk = Walk([policy('when: metrics.loss > 2.0 && mean("loss", 5) > 2.0')])
+    walk.report(3.0, 0)
+    assert shown(walk, 0).rules[0].values == {"metrics.loss": "3", 'mean("loss", 5)': "3"}
+
+    walk.report(1.5, 10)
+    assert shown(walk, 10).rules[0].values == {"metrics.loss": "1.5", 'mean("loss", 5)': "2.25"}
+
+
 def test_what_a_status_holds_is_what_the_crd_takes() -> None:
     status = shown(walked(float("nan"), 3.0), 20)
 

@@ -90,6 +90,7 @@ def _standing(rule: RuleStatus) -> RuleStanding:
         verdict=rule.verdict,
         since=rule.since,
         reason=rule.unknown,
+        values=rule.values,
         actions=tuple(
             ActionStatus(
                 id=step.id,
