@@ -71,21 +71,21 @@ class Run:
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start `trainwarden` in a folder, as a terminal does, however these tests themselves were started."""
-    return _start(folder, arguments, environment, lambda: _hangup(signal.SIG_DFL))
+    """Start `trainwarden` in a folder."""
+    return _start(folder, arguments, environment, None)
 
 
 def start_under_nohup(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Start `trainwarden` as `nohup` does."""
-    return _start(folder, arguments, environment, lambda: _hangup(signal.SIG_IGN))
+    return _start(folder, arguments, environment, _ignore_hangup)
 
 
-def _hangup(what: signal.Handlers) -> None:
-    signal.signal(signal.SIGHUP, what)
+def _ignore_hangup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _start(
-    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], prepared: Callable[[], None]
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], prepared: Callable[[], None] | None
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "trainwarden.controller.cli", *arguments],
