@@ -77,9 +77,7 @@ class RunState:
         self.pace = Pace()
         self.stall = StallClock(self.hearing)
         self.restarts = RestartWatch(facts.restarts)
-        self.used: dict[
-            tuple[str, str], Mapping[str, CelValue | str]
-        ] = {}  # what looks have read, by policy and rule
+        self.used: dict[tuple[str, str], Mapping[str, CelValue | str]] = {}  # what looks have read, by policy and rule
         self.memos: dict[tuple[str, tuple[CelValue, ...]], Memo] = {}  # answers over windows, while they hold
         self._attempts = Attempts(facts)
         self._awaits_step = True  # nothing in this attempt has said where it starts
