@@ -292,6 +292,20 @@ async def test_of_jobs_that_ended_only_the_newest_are_held(bus: Bus, monkeypatch
     assert heard.notices[0].decision.run.attempt == again.attempt
 
 
+async def test_a_job_that_comes_back_has_what_is_due_by_time_alone(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that was let go: its first state in the engine's memory is an old one."""
+    monkeypatch.setattr("trainwarden.controller.engine._MOST_ENDED", 0)
+    await publish_policy(bus, policy("{name: high, when: metrics.loss > 5.0, actions: [{type: Notify, after: 1s}]}"))
+    async with hearing(bus) as heard, running(bus) as engine:
+        told = await begin(bus)
+        await Trainer(bus).report(1.0)
+        await publish_facts(bus, facts(phase=JobPhase.COMPLETE, created_at=told.created_at))
+        await eventually(lambda: heard.states and heard.states[-1].job_phase == "Complete" and engine.held == 0)
+        await begin(bus, attempt="a-2")
+        await Trainer(bus, run="later").report(9.0)
+        await eventually(lambda: heard.notices)
+
+
 async def test_facts_of_a_job_that_can_not_be_judged_stop_no_other(bus: Bus) -> None:
     await publish_policy(bus, policy(HIGH))
     async with hearing(bus) as heard, running(bus):

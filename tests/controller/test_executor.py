@@ -36,7 +36,6 @@ from trainwarden.policies.decision import (
     Verdict,
 )
 
-NOW = datetime.now(UTC)
 RUN = RunRef(namespace="team-a", job="bert", uid="u-1", attempt="a-1")
 SAVED = Proof(step=40, path="/data/step-40")
 
@@ -70,7 +69,7 @@ def request(id_: str = "s-1", run: RunRef = RUN, **changes: Any) -> ActionReques
     )
     decision = Decision(
         id=f"d-{id_}",
-        time=NOW,
+        time=datetime.now(UTC),
         run=run,
         policy=PolicyRef("TrainingPolicy", "team-a", "guard", "p", 1, Mode.ENFORCE),
         rule="flat",
@@ -168,7 +167,7 @@ async def test_an_action_that_was_being_ended_is_seen_through_and_keeps_its_proo
     proof = Proof(step=7, path="/data/step-7", bytes=3, digest="sha256:7")
     note = "its checkpoint of step 7 was proven (/data/step-7)"
     await publish_result(
-        bus, ActionResult("s-1", "team-a", "bert", ActionState.IN_PROGRESS, "Ending", note, NOW, proof=proof)
+        bus, ActionResult("s-1", "team-a", "bert", ActionState.IN_PROGRESS, "Ending", note, datetime.now(UTC), proof=proof)
     )
     place = Place(alive=False)
 

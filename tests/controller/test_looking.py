@@ -52,6 +52,20 @@ def test_while_few_reports_wait_some_are_looked_at_early() -> None:
     ]
 
 
+def test_no_look_is_before_the_last_unless_the_clock_was_set_back() -> None:
+    one, plan = job(judged_at=1000.0), schedule()
+    plan.go_live([one])
+    assert [plan.moment(one, at) for at in (1000.5, 999.9, 900.0)] == [1000.5, 1000.0, 900.0]
+
+
+def test_a_job_that_comes_back_while_live_is_woken_by_time_alone() -> None:
+    one, plan = job(judged_at=1000.0, resumed_at=900.0), schedule()
+    plan.go_live([])
+    plan.resume(one)
+    plan.wake(KEY, one, 1005.0)
+    assert list(plan.woken({KEY: one}, 1005.0)) == [(KEY, one)]
+
+
 def test_a_report_from_long_before_the_newest_look_is_looked_at_since_the_clock_was_set_back() -> None:
     one, plan = job(judged_at=1000.0), schedule()
     plan.go_live([one])

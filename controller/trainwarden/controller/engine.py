@@ -239,6 +239,7 @@ class Engine:
             if job is not None:
                 self._end_replaced(key, job)
             job = self._jobs[key] = begin(facts, self._hearing, self._remembered.pop(key, None), predecessor=job)
+            self._schedule.resume(job)
             for heard in self._early.pop(key):
                 self._observe(key, job, heard)
         job.changed = True
@@ -330,7 +331,7 @@ class Engine:
             self._look(key, job, self._clock.now())
 
     def _look(self, key: Key, job: Job, at: float) -> None:
-        job.judged_at = at
+        at = job.judged_at = self._schedule.moment(job, at)
         job.judged = max(job.judged, job.seen)
         now = datetime.fromtimestamp(at, UTC)
         self._guarded(key, job, lambda: judge(self._order, job.run, job.memory, now))

@@ -104,7 +104,7 @@ def begin(facts: RunFacts, hearing: Hearing, known: Remembered | None, *, predec
         job.predecessor = predecessor
     if known is not None and known.uid == facts.uid:
         job.memory, job.judged = known.memory, known.judged
-        job.wake_at = job.resumed_at = known.at
+        job.resumed_at = known.at
     return job
 
 

@@ -47,6 +47,17 @@ class Schedule:
         for job in jobs:
             job.wake_at = None
 
+    def resume(self, job: Job) -> None:
+        """Begin with a job: a replay looks at it from its state on, later it is looked at as things come."""
+        job.wake_at = None if self._live or not job.resumed_at else job.resumed_at
+
+    def moment(self, job: Job, at: float) -> float:
+        """The time of a look, which is not before the last one's unless the clock was set back.
+
+        What came is stamped before it is here, so the time since the last look may be a little less than nothing.
+        """
+        return at if at < job.judged_at - _SET_BACK else max(at, job.judged_at)
+
     def looks_at_once(self, key: Key, job: Job, at: float, *, fresh: bool) -> bool:
         """Whether a report that came is looked at at once; else the job is woken a moment later.
 
