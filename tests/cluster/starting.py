@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from tools.cluster.binaries import BuildError
-from tools.cluster.cluster import Cluster, stop
+from tools.cluster.cluster import Cluster
+from tools.cluster.keeper import kept
 from tools.cluster.processes import ClusterError
 
 __all__ = ["CI", "started"]
@@ -36,11 +37,11 @@ def started(
         pytest.skip("the cluster's programs are built with Go, which is not installed here")
     parent = Path(tempfile.mkdtemp(prefix="tw-"))
     try:
-        made = Cluster(parent / "c", node=node, kueue=kueue, trainer=trainer)
-        up(made)
-        yield made
+        with kept(parent / "c"):
+            made = Cluster(parent / "c", node=node, kueue=kueue, trainer=trainer)
+            up(made)
+            yield made
     except (BuildError, ClusterError) as error:
         pytest.fail(str(error))
     finally:
-        stop(parent / "c")
         shutil.rmtree(parent, ignore_errors=True)

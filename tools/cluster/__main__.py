@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tools.cluster.binaries import BuildError
-from tools.cluster.cluster import Cluster, stop
+from tools.cluster.cluster import Cluster, runs, stop
 from tools.cluster.node import missing
 from tools.cluster.processes import ClusterError
 
@@ -22,9 +22,10 @@ def main() -> int:
     if sys.argv[1] == "down":
         stop(FOLDER)
         return 0
-    if FOLDER.exists():
+    if runs(FOLDER):
         print(f"a cluster is there already; its kubeconfig is\n{FOLDER}/admin.kubeconfig")
         return 0
+    stop(FOLDER)  # what one has left that ended without being stopped
     plain = os.environ.get("CLUSTER") == "control-plane"
     lacking = "" if plain else missing()
     if lacking:

@@ -17,7 +17,7 @@ from tools.cluster.control_plane import SERVICES, ControlPlane
 from tools.cluster.images import IMAGE, write_image
 from tools.cluster.processes import ClusterError, Processes, wait_until
 
-__all__ = ["ADDRESS", "NODE", "Node", "missing", "remove"]
+__all__ = ["ADDRESS", "NODE", "Node", "missing", "remove", "sweep"]
 
 NODE = "node-1"
 _PODS = "10.96.77"
@@ -30,7 +30,11 @@ _GPUS = 8
 
 
 def missing() -> str:
-    """What this machine lacks for a node; empty when it can have one."""
+    """What this machine lacks for a node; empty when it can have one.
+
+    What a cluster has left that ended without being stopped, as when the machine was reset, is no hindrance: it is
+    swept away before the next one starts.
+    """
     if sys.platform != "linux":
         return "a node needs Linux"
     if os.geteuid() != 0:
@@ -40,7 +44,16 @@ def missing() -> str:
         lacking.append("containernetworking-plugins")
     if lacking:
         return f"a node needs Debian's packages of {', '.join(lacking)}"
-    return f"the bridge {BRIDGE} is there: another cluster has the node" if _has_bridge() else ""
+    return f"the bridge {BRIDGE} is there: another cluster has the node ({_owner()})" if _is_used() else ""
+
+
+def sweep() -> None:
+    """Take away what a cluster has left here that ended without being stopped."""
+    if _has_bridge() and not _is_used():
+        owner = _owner()
+        if owner is not None:
+            remove(owner, Processes(owner / "logs"))
+        _ip("link", "delete", BRIDGE, check=False)
 
 
 class Node:
@@ -59,7 +72,9 @@ class Node:
     def network(self) -> None:
         """Make the bridge; the API server is told its address, so this comes first."""
         self._folder.mkdir()
+        sweep()
         _ip("link", "add", BRIDGE, "type", "bridge")
+        _ip("link", "set", BRIDGE, "alias", str(self._plane.folder))
         _ip("address", "add", f"{ADDRESS}/24", "dev", BRIDGE)
         _ip("link", "set", BRIDGE, "up")
 
@@ -328,6 +343,21 @@ def _answers(node: Path) -> bool:
 
 def _has_bridge() -> bool:
     return Path(f"/sys/class/net/{BRIDGE}").exists()
+
+
+def _owner() -> Path | None:
+    """The folder of the cluster that has made the bridge."""
+    told = Path(f"/sys/class/net/{BRIDGE}/ifalias").read_text().strip() if _has_bridge() else ""
+    return Path(told) if told else None
+
+
+def _is_used() -> bool:
+    """Whether a program of the cluster that has made the bridge still runs."""
+    owner = _owner()
+    if owner is None:
+        return False
+    processes = Processes(owner / "logs")
+    return any(map(processes.alive, processes.names()))
 
 
 def _ctr(node: Path, *arguments: str, check: bool = True) -> str:
