@@ -167,7 +167,8 @@ async def test_an_action_that_was_being_ended_is_seen_through_and_keeps_its_proo
     proof = Proof(step=7, path="/data/step-7", bytes=3, digest="sha256:7")
     note = "its checkpoint of step 7 was proven (/data/step-7)"
     await publish_result(
-        bus, ActionResult("s-1", "team-a", "bert", ActionState.IN_PROGRESS, "Ending", note, datetime.now(UTC), proof=proof)
+        bus,
+        ActionResult("s-1", "team-a", "bert", ActionState.IN_PROGRESS, "Ending", note, datetime.now(UTC), proof=proof),
     )
     place = Place(alive=False)
 
