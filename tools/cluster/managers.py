@@ -15,7 +15,10 @@ from tools.cluster.binaries import Binaries, module_folder
 from tools.cluster.control_plane import ControlPlane
 from tools.cluster.processes import Processes, free_port, wait_until
 
-__all__ = ["Managers"]
+__all__ = ["TRAINER", "Managers", "answers"]
+
+TRAINER = "kubeflow-trainer-controller-manager"
+"""Service account and Service of Trainer's manager."""
 
 _KEPT = frozenset(
     {
@@ -88,7 +91,9 @@ class Managers:
 
     def start_trainer(self) -> None:
         """Trainer's manager, and its runtimes."""
-        port, certificates = self._webhook("trainer", folder="k8s-webhook-server/serving-certs")
+        port, certificates = self._webhook(
+            "trainer", f"{TRAINER}.kubeflow-system.svc", folder="k8s-webhook-server/serving-certs"
+        )
         manifests = module_folder("github.com/kubeflow/trainer/v2", self._old) / "manifests"
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow-system"}}
         objects = [namespace]
@@ -104,7 +109,7 @@ class Managers:
             "certManagement": {"enable": False},
             "clientConnection": {"qps": 200, "burst": 400},
         }
-        account = self._plane.account("kubeflow-system", "kubeflow-trainer-controller-manager")
+        account = self._plane.account("kubeflow-system", TRAINER)
         command: list[str | Path] = [
             self._programs.path(f"trainer-{self._old}" if self._old else "trainer"),
             f"--config={self._config('trainer', config)}",
@@ -199,9 +204,9 @@ class Managers:
     def _client(self, port: int, path: str) -> dict[str, str]:
         return {"url": f"https://127.0.0.1:{port}{path}", "caBundle": self._plane.certificates.authority_base64}
 
-    def _webhook(self, name: str, folder: str = "") -> tuple[int, Path]:
+    def _webhook(self, name: str, *hosts: str, folder: str = "") -> tuple[int, Path]:
         """A port and a folder of certificates for a manager's webhooks."""
-        certificate, _ = self._plane.certificates.server(f"{name}-webhook")
+        certificate, _ = self._plane.certificates.server(f"{name}-webhook", *hosts)
         if not folder:
             return free_port(), certificate.parent
         linked = self._folder / f"{name}-tmp" / folder

@@ -30,7 +30,7 @@ class Product:
     def __init__(
         self, plane: ControlPlane, processes: Processes, *, address: str = "127.0.0.1", nats_port: int = 0
     ) -> None:
-        self._plane, self._processes, self._address = plane, processes, address
+        self._plane, self._processes, self.address = plane, processes, address
         self._folder = plane.folder / "trainwarden"
         self._webhook_port, self.bridge_port = free_port(), free_port()
         self.nats_port = nats_port or free_port()
@@ -57,7 +57,7 @@ class Product:
         self.start_role("notifier")
         self.start_operator(*operator_options)
         self.start_bridge()
-        if self._address != "127.0.0.1":
+        if self.address != "127.0.0.1":
             told = {"TRAINWARDEN_NATS_URL": self.nats_url, "TRAINWARDEN_NATS_TOKEN": self.token_file.read_text()}
             self._plane.kubectl.apply([host_runtime("host-python", self._plane.folder / "data", told)])
 
@@ -68,12 +68,12 @@ class Product:
             self.token_file.chmod(0o600)
         config = self._folder / "nats.conf"
         config.write_text(
-            f'host: "{self._address}"\nport: {self.nats_port}\nmax_payload: 1MB\n'
+            f'host: "{self.address}"\nport: {self.nats_port}\nmax_payload: 1MB\n'
             f'jetstream {{ store_dir: "{self._folder}/jetstream", max_file_store: 20GB }}\n'
             f'authorization {{ token: "{self.token_file.read_text()}" }}\n'
         )
         self._processes.start("nats", [Path(sys.executable).with_name("nats-server"), "-c", config])
-        self._processes.need("nats", lambda: answers(self.nats_port, self._address), "answering")
+        self._processes.need("nats", lambda: answers(self.nats_port, self.address), "answering")
 
     def start_role(self, name: str, *options: str, kubeconfig: Path | None = None, as_: str = "") -> None:
         """Start one role."""
@@ -108,17 +108,17 @@ class Product:
 
     def start_bridge(self) -> None:
         """Start the HTTP bridge."""
-        certificate, key = self._plane.certificates.server("trainwarden-bridge", self._address)
+        certificate, key = self._plane.certificates.server("trainwarden-bridge", self.address)
         account = self._plane.account(NAMESPACE, "trainwarden-bridge")
         self.start_role(
             "bridge",
             f"--certificate={certificate}",
             f"--key={key}",
-            f"--host={self._address}",
+            f"--host={self.address}",
             f"--port={self.bridge_port}",
             kubeconfig=account,
         )
-        self._processes.need("bridge", lambda: answers(self.bridge_port, self._address), "answering")
+        self._processes.need("bridge", lambda: answers(self.bridge_port, self.address), "answering")
 
     def _webhooks(self) -> list[dict[str, object]]:
         made = list(yaml.safe_load_all((ROOT / "deploy/manifests/webhooks.yaml").read_text()))

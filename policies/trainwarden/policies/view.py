@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 
 __all__ = ["Fit", "Rows", "View"]
@@ -207,13 +207,8 @@ class View:
 
     def between(self, low: float, high: float) -> View:
         """The rows whose middle step s has low <= s < high."""
-        return self._where(lambda step: low <= step < high)
-
-    def _where(self, keep: Callable[[float], bool]) -> View:
-        picked = Rows()
-        mine = self.rows
-        places = [index for index, step in enumerate(mine.steps) if keep(step)]
+        mine, picked = self.rows, Rows()
+        start, end = bisect_left(mine.steps, low), bisect_left(mine.steps, high)
         for name in Rows.__slots__:
-            column = getattr(mine, name)
-            setattr(picked, name, [column[index] for index in places])
+            setattr(picked, name, getattr(mine, name)[start:end])
         return View(picked)
