@@ -80,6 +80,7 @@ lock: $(UV)  ## Resolve the versions anew.
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters pyproject.toml -o requirements/product.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters -c requirements/product.txt --extra operator pyproject.toml requirements/dev.in requirements/examples.in -o requirements/examples.txt
+	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 --no-emit-package trainwarden-reporters -c requirements/examples.txt --extra operator pyproject.toml -o requirements/operator.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.11 requirements/benchmarks.in -o requirements/benchmarks.txt
 	$(UV) pip compile -q --universal --generate-hashes --no-header --no-annotate --python-version 3.10 requirements/reporters.in -o requirements/reporters.txt
 
