@@ -13,10 +13,12 @@ SLEEPER = "tests/cluster/sleeper.py"
 QUEUE = {"kueue.x-k8s.io/queue-name": "queue"}
 
 
-def act(world: World, type_: str, *, mode: str = "Enforce", selector: Any = None, **step: Any) -> None:
+def act(
+    world: World, type_: str, *, name: str = "watch", mode: str = "Enforce", selector: Any = None, **step: Any
+) -> None:
     """A policy whose only rule is always true and asks for one action."""
     rule = {"name": "now", "when": 'job.phase == "Running"', "actions": [{"type": type_, "timeout": "10s", **step}]}
-    world.policy(mode=mode, rules=[rule], selector=selector or {})
+    world.policy(name, mode=mode, rules=[rule], selector=selector or {})
 
 
 def ended(world: World, type_: str) -> dict[str, Any]:
@@ -47,9 +49,14 @@ def ask_resume(world: World) -> None:
 
 
 def events(world: World, uid: str) -> list[dict[str, Any]]:
-    """Our Events about one TrainJob."""
+    """Our Events about one TrainJob or policy."""
     found = world.kubectl.get("events", "-n", world.namespace)["items"]
     return [each for each in found if each["involvedObject"].get("uid") == uid]
+
+
+def told_as(world: World, uid: str, reason: str) -> list[dict[str, Any]]:
+    """The Events with a reason about one TrainJob or policy, once there are some."""
+    return list(world.wait(lambda: [each for each in events(world, uid) if each["reason"] == reason], "told"))
 
 
 def forget_policy(world: World) -> None:
@@ -169,7 +176,10 @@ def test_audit_says_what_it_would_do_and_does_nothing(world: World, type_: str) 
     act(world, type_, mode="Audit", checkpoint="Skip")
     uid = world.trainjob(program=SLEEPER)
     assert ended(world, type_)["state"] == "WouldAct"
-    world.wait(lambda: [each for each in events(world, uid) if each["reason"] == f"{type_}WouldAct"], "told")
+    policy = world.get("trainingpolicy", "watch")["metadata"]["uid"]
+    for subject, about in ((uid, f"{world.namespace}/watch/now: "), (policy, f"{world.namespace}/job: now: ")):
+        told = told_as(world, subject, f"{type_}WouldAct")
+        assert told[0]["message"].startswith(about)
     job = world.get("trainjob")
     assert (job["metadata"]["uid"], bool(job["spec"].get("suspend"))) == (uid, False)
     assert "deletionTimestamp" not in job["metadata"]
@@ -203,7 +213,7 @@ def hold(world: World, finalizers: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("node")
-def test_a_job_of_another_controller_is_not_deleted(world: World) -> None:
+def test_a_job_of_another_controller_is_deleted_only_where_the_policy_says_so(world: World) -> None:
     metadata = {"name": "trial", "namespace": world.namespace}
     world.kubectl.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}])
     owner = {
@@ -219,7 +229,10 @@ def test_a_job_of_another_controller_is_not_deleted(world: World) -> None:
     act(world, "Delete", checkpoint="Skip")
     told = ended(world, "Delete")
     assert (told["state"], told["reason"]) == ("Refused", "Owned")
-    assert told["message"].startswith("it belongs to ConfigMap trial, which would only make it again")
+    assert told["message"].startswith("it belongs to ConfigMap trial, which may make it again; delete that")
     job = world.get("trainjob")
     assert job["metadata"]["uid"] == uid
     assert "deletionTimestamp" not in job["metadata"]
+
+    act(world, "Delete", name="all", checkpoint="Skip", includeOwned=True)
+    world.wait(lambda: not world.kubectl.run("get", "trainjob", "-n", world.namespace, "-o", "name"), "gone")

@@ -217,6 +217,7 @@ def test_a_mistake_is_told_with_its_place_and_remedy(before: str, after: str, pr
         ("[{type: Suspend, channels: [a]}]", "channels at a Suspend; they belong to Notify"),
         ("[{type: Notify, checkpoint: Skip}]", "they belong to Suspend, Stop and Delete"),
         ("[{type: Suspend, approval: {}}]", "approval at a Suspend; it belongs to Stop and Delete"),
+        ("[{type: Stop, includeOwned: true}]", "includeOwned at a Stop; it belongs to Delete"),
         ("[{type: Suspned}]", "'Suspned'; did you mean Suspend?"),
         ("{type: Notify}", "mapping; a list is right"),
     ],

@@ -169,6 +169,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel"):
     channels: tuple[str, ...] = ()
     timeout: timedelta = timedelta(minutes=10)  # for the checkpoint
     max_checkpoint_age: timedelta | None = None  # when no answer comes: newest known checkpoint this fresh will do
+    include_owned: bool = False  # delete also a job that another controller owns
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):

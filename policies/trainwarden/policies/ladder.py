@@ -221,4 +221,5 @@ def action_of(due: Due) -> Action:
         channels=spec.channels,
         timeout=spec.timeout,
         max_checkpoint_age=spec.max_checkpoint_age,
+        include_owned=spec.include_owned,
     )

@@ -156,6 +156,8 @@ class ActionSpec(SpecModel):
     """When no answer comes: the newest known checkpoint will do if it is at most this old."""
     approval: Approval | None = None
     """Stop, Delete: ask a person first."""
+    include_owned: bool = False
+    """Delete: also a job that another controller owns, such as a Katib Trial, which may make it again."""
 
     @model_validator(mode="after")
     def _fields_fit(self) -> ActionSpec:
@@ -169,6 +171,8 @@ class ActionSpec(SpecModel):
             )
         if self.approval is not None and self.type not in (ActionType.STOP, ActionType.DELETE):
             raise ValueError(f"approval at a {self.type}; it belongs to Stop and Delete")
+        if "include_owned" in given and self.type is not ActionType.DELETE:
+            raise ValueError(f"includeOwned at a {self.type}; it belongs to Delete")
         return self
 
 

@@ -100,13 +100,11 @@ class TrainJobTarget:
             return None
         if type_ is ActionType.SUSPEND and facts.phase is JobPhase.SUSPENDED:
             return "AlreadySuspended", "the job is suspended already"
-        if type_ is ActionType.DELETE:
+        if type_ is ActionType.DELETE and not request.action.include_owned:
             owner = _controller(self._watcher.trainjobs.objects.get(self._key))
             if owner:
-                return (
-                    "Owned",
-                    f"it belongs to {owner}, which would only make it again; delete that, or suspend the job",
-                )
+                remedy = "delete that, suspend the job, or say includeOwned: true"
+                return "Owned", f"it belongs to {owner}, which may make it again; {remedy}"
         everyone = sum(each.gpus for each in self._watcher.facts.values() if each.phase is JobPhase.RUNNING)
         return self._brakes.objection(facts.gpus, everyone, time.time())
 

@@ -1,10 +1,11 @@
-"""Kubernetes Events on TrainJobs, so that `kubectl describe` tells what was decided and done."""
+"""Kubernetes Events on TrainJobs and policies, so that `kubectl describe` tells what was decided and done."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
@@ -16,9 +17,9 @@ from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.cluster.resources import Event
 from trainwarden.controller.payloads import decode
-from trainwarden.policies.decision import ActionState, Decision, Verdict
+from trainwarden.policies.decision import ActionState, Decision, PolicyRef, Verdict
 
-__all__ = ["Events", "write_event"]
+__all__ = ["Events", "Subject", "write_event"]
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,19 @@ _MOST_WAITING = 1000
 _TOLD = frozenset({ActionState.DONE, ActionState.FAILED, ActionState.REFUSED, ActionState.WOULD_ACT})
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an Event is of."""
+
+    kind: str
+    namespace: str  # empty for what belongs to the cluster
+    name: str
+    uid: str
+    api_version: str = "trainer.kubeflow.org/v1alpha1"
+
+
 class Events:
-    """Writes one Event for each decision that matters to a person.
+    """Writes one Event on the TrainJob and one on the policy for each decision that matters to a person.
 
     Args:
         client: With which it writes.
@@ -64,43 +76,53 @@ class Events:
             self._queue.put_nowait(decision)
 
     async def _write(self, decision: Decision) -> None:
-        run, action = decision.run, decision.action
+        run, action, policy = decision.run, decision.action, decision.policy
         failed = decision.action_state in (ActionState.FAILED, ActionState.REFUSED)
-        await write_event(
-            self._client,
-            (run.namespace, run.job, run.uid),
-            name=decision.id[:16],
-            reason=f"{action.type.value}{decision.action_state}" if action is not None else decision.verdict.value,
-            message=f"{decision.policy}/{decision.rule}: {decision.message}",
-            warning=failed or decision.verdict is Verdict.FIRING,
-            at=decision.time,
+        told = (
+            (Subject("TrainJob", run.namespace, run.job, run.uid), f"{policy}/{decision.rule}", decision.id[:16]),
+            (_of_policy(policy), f"{run.namespace}/{run.job}: {decision.rule}", decision.id[-16:]),
         )
+        for subject, about, name in told:
+            await write_event(
+                self._client,
+                subject,
+                name=name,
+                reason=f"{action.type.value}{decision.action_state}" if action is not None else decision.verdict.value,
+                message=f"{about}: {decision.message}",
+                warning=failed or decision.verdict is Verdict.FIRING,
+                at=decision.time,
+            )
+
+
+def _of_policy(policy: PolicyRef) -> Subject:
+    return Subject(policy.kind, policy.namespace, policy.name, policy.uid, "trainwarden.dev/v1alpha1")
 
 
 async def write_event(
-    client: AsyncClient, job: tuple[str, str, str], *, name: str, reason: str, message: str, warning: bool, at: datetime
+    client: AsyncClient, subject: Subject, *, name: str, reason: str, message: str, warning: bool, at: datetime
 ) -> None:
-    """Write one Event on a TrainJob; one that can't be written is lost.
+    """Write one Event; one that can't be written is lost.
 
     Args:
         client: With which it is written.
-        job: Namespace, name and UID of the TrainJob.
-        name: Of the Event, unique for the job; the same again is not written.
+        subject: What it is of.
+        name: Of the Event, unique for the subject; the same again is not written.
         reason: In one CamelCase word.
         message: For people.
         warning: Whether somebody should look at it.
         at: When it was.
     """
-    time_, (namespace, job_name, uid) = at.isoformat(timespec="seconds").replace("+00:00", "Z"), job
+    time_ = at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    space = subject.namespace or "default"  # where Kubernetes keeps Events of what belongs to the cluster
     writer, kind = cast("Any", client), cast("Any", Event)
     event = kind(
-        metadata={"name": f"{job_name[:200]}.{name}", "namespace": namespace},
+        metadata={"name": f"{subject.name[:200]}.{name}", "namespace": space},
         involvedObject={
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainJob",
-            "namespace": namespace,
-            "name": job_name,
-            "uid": uid,
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            **({"namespace": subject.namespace} if subject.namespace else {}),
+            "name": subject.name,
+            "uid": subject.uid,
         },
         reason=reason,
         message=message[:1000],
@@ -112,9 +134,9 @@ async def write_event(
         reportingComponent="trainwarden.dev/operator",
     )
     try:
-        await writer.create(event, namespace=namespace)
+        await writer.create(event, namespace=space)
     except ApiError as error:
         if error.status.code not in (409, 404, 403):
-            log.warning("an event can't be written run=%s/%s reason=%s", namespace, job_name, error)
+            log.warning("an event can't be written of=%s/%s reason=%s", space, subject.name, error)
     except (HTTPError, OSError):
-        log.info("an event is lost, the API server is away run=%s/%s", namespace, job_name)
+        log.info("an event is lost, the API server is away of=%s/%s", space, subject.name)

@@ -21,7 +21,7 @@ from trainwarden.controller.cluster.reflector import Key, Object, Reflector
 from trainwarden.controller.cluster.resources import TrainingRun
 from trainwarden.controller.cluster.resuming import resume
 from trainwarden.controller.cluster.run_status import status_of_run
-from trainwarden.controller.cluster.telling import write_event
+from trainwarden.controller.cluster.telling import Subject, write_event
 from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_result
@@ -293,9 +293,9 @@ class TrainingRuns:
 
     async def _tell_resume(self, trainjob: Object, reason: str, message: str) -> None:
         metadata = trainjob["metadata"]
-        job = (str(metadata["namespace"]), str(metadata["name"]), str(metadata["uid"]))
+        job = Subject("TrainJob", str(metadata["namespace"]), str(metadata["name"]), str(metadata["uid"]))
         refused = reason == "ResumeRefused"
-        log.log(logging.WARNING if refused else logging.INFO, "%s run=%s/%s", message, *job[:2])
+        log.log(logging.WARNING if refused else logging.INFO, "%s run=%s/%s", message, job.namespace, job.name)
         now = datetime.now(UTC)
         name = f"resume-{int(now.timestamp() * 1000):x}"
         await write_event(self._client, job, name=name, reason=reason, message=message, warning=refused, at=now)
