@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from httpx2 import HTTPError, HTTPStatusError
-from lightkube import AsyncClient
+from lightkube import ApiError, AsyncClient
 from lightkube.core.resource import NamespacedResource
 
 __all__ = ["Key", "Object", "Reflector"]
@@ -68,11 +68,12 @@ class Reflector:
                 wait = 0.2
                 await self._follow(version)
             except HTTPStatusError as error:  # an ApiError, or the plain answer to a group that nobody serves
-                if error.response.status_code == _NOT_FOUND:
+                code = _code(error)
+                if code == _NOT_FOUND:
                     self._absent()
                     await asyncio.sleep(_ABSENT)
                     continue
-                if error.response.status_code != _GONE:
+                if code != _GONE:
                     log.warning("can't be read, will retry kind=%s reason=%s", self.name, error)
                     await asyncio.sleep(wait)
                     wait = min(wait * 2, 10.0)
@@ -142,6 +143,11 @@ class Reflector:
             self._changed(key, old, item)
         except Exception:  # whatever is wrong with one object, the others are read
             log.exception("an object can't be used and is passed over kind=%s object=%s", self.name, "/".join(key))
+
+
+def _code(error: HTTPStatusError) -> int:
+    """Of an answer; of an error that came within a watch, which itself was answered with 200, of that error."""
+    return int(error.status.code or 0) if isinstance(error, ApiError) else error.response.status_code
 
 
 def _version(item: Object) -> object:
