@@ -47,8 +47,7 @@ async def tried(self: TrainJobTarget, write: object) -> None:
     await _pause(self._key[1], "asked")
 
 
-executor.publish_result = publish  # type: ignore[attr-defined]
-TrainJobTarget._tried = tried  # type: ignore[method-assign]
-
 if __name__ == "__main__":
+    executor.publish_result = publish  # type: ignore[attr-defined]
+    TrainJobTarget._tried = tried  # type: ignore[method-assign]
     sys.exit(main())

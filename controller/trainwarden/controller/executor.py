@@ -273,6 +273,8 @@ class Executor:
                 raise NotDoneError("NoCheckpoint", message, refused=True)
             if action.id in self._cancelled:
                 raise NotDoneError("Resolved", "the rule resolved before the effect", refused=True)
+            if request.decision.run.attempt != target.attempt:
+                raise NotDoneError("AttemptOver", "another attempt has begun meanwhile", refused=True)
             await self._say(request, ActionState.IN_PROGRESS, "Ending", saved.note, proof=saved.proof)
             await self._finish(request, target, saved)
             held = None

@@ -19,6 +19,18 @@ def test_so_many_runs_may_end_in_any_hour() -> None:
     assert brakes.objection(8, 100, HOUR + 1) is None
 
 
+def test_of_many_that_are_about_to_end_at_once_only_so_many_are_let() -> None:
+    brakes = Brakes(Limits(runs_per_hour=3))
+    assert all(brakes.objection(8, 100, 0.0) is None for _ in range(60)), "nothing was ended yet"
+
+    let = [str(number) for number in range(60) if brakes.take(str(number), 8, 100, 1.0) is None]
+
+    assert let == ["0", "1", "2"]
+    assert brakes.take("1", 8, 100, 2.0) is None, "seen through after a crash"
+    brakes.forget("0")
+    assert brakes.take("60", 8, 100, 3.0) is None
+
+
 def test_an_action_that_is_seen_through_after_a_crash_counts_once() -> None:
     brakes = Brakes(Limits(runs_per_hour=2))
     for _ in range(5):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from trainwarden.controller.cluster.posted import told_by
@@ -180,6 +181,22 @@ def test_a_job_without_a_price_costs_what_its_gpus_do() -> None:
     related = Related(jobset=JOBSET, pods=PODS)
 
     assert facts_of(trainjob(), related, None, READY, price_per_gpu_hour=2.0).price_per_hour == 16.0
+
+
+@pytest.mark.parametrize("asked", ["1" + "0" * 400, "1e3", "\u0663", "-4"])
+def test_gpus_that_nobody_has_are_bounded_and_can_be_reckoned_with(asked: str) -> None:
+    odd = trainjob()
+    odd["spec"]["trainer"]["resourcesPerNode"]["limits"]["nvidia.com/gpu"] = asked
+    facts = facts_of(odd, Related(), None, T0, price_per_gpu_hour=2.0)
+    assert facts.gpus == 0
+    assert facts.price_per_hour is None
+
+
+def test_what_tools_have_stored_in_annotations_is_cut() -> None:
+    stored = {f"tool/{number}": "\x01" * 200_000 for number in range(200)}
+    facts = facts_of(trainjob(annotations=stored), Related(), None, T0)
+    assert len(msgspec.json.encode(facts)) < 1_000_000
+    assert facts.annotations["tool/0"] == "\x01" * 1024
 
 
 def test_progress_that_stands_on_the_job_is_read_from_its_status_first() -> None:

@@ -41,8 +41,28 @@ class Brakes:
             gpus: That it had.
             at: Unix seconds.
         """
-        if all(known != action_id for _, _, known in self._ended):
+        if not self._counts(action_id):
             self._ended.append((at, gpus, action_id))
+
+    def forget(self, action_id: str) -> None:
+        """Take back an action that has ended nothing after all."""
+        self._ended = deque(each for each in self._ended if each[2] != action_id)
+
+    def take(self, action_id: str, gpus: int, all_gpus: int, now: float) -> tuple[str, str] | None:
+        """Count a run that is about to be ended; gives why it may not be, and then counts nothing.
+
+        Of many that are about to be ended at once each sees those before it. One that was counted before a crash is
+        seen through, whatever the limits say by now. Arguments as in `objection`.
+        """
+        if self._counts(action_id) and not self._limits.audit:
+            return None
+        objection = self.objection(gpus, all_gpus, now)
+        if objection is None:
+            self.ended(action_id, gpus, now)
+        return objection
+
+    def _counts(self, action_id: str) -> bool:
+        return any(known == action_id for _, _, known in self._ended)
 
     def objection(self, gpus: int, all_gpus: int, now: float) -> tuple[str, str] | None:
         """Why one more run may not be ended now; None when it may.

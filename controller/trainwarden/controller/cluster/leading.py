@@ -64,17 +64,18 @@ class Leadership:
         Raises:
             LeadershipLostError: It could not be renewed in time.
         """
-        renewed = time.monotonic()
+        lost_at = time.monotonic() + self._duration * 0.8  # others take it some seconds later
         while True:
             await asyncio.sleep(self._duration / 5)
+            began = time.monotonic()
             try:
-                async with asyncio.timeout(self._duration / 3):
+                async with asyncio.timeout(max(0.0, min(self._duration / 3, lost_at - began))):
                     held = await self._take()
             except TimeoutError:
                 held = None
             if held:
-                renewed = time.monotonic()
-            elif held is False or time.monotonic() - renewed > self._duration * 0.8:
+                lost_at = began + self._duration * 0.8
+            elif held is False or time.monotonic() + self._duration / 5 > lost_at:
                 raise LeadershipLostError("the Lease could not be renewed in time; another operator may lead now")
 
     async def release(self) -> None:

@@ -87,7 +87,11 @@ async def run_operator(settings: OperatorSettings, stop: asyncio.Event) -> None:
         await asyncio.wait([acquiring, stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
         if not acquiring.done():
             acquiring.cancel()
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
             return
+        acquiring.result()
         tasks += [asyncio.create_task(leadership.keep()), asyncio.create_task(_lead(settings, client, bus, cel, stop))]
         await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -131,8 +135,8 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
         asyncio.create_task(_kopf(registry, stop, None)),
     ]
     try:
-        await _count(bus, brakes, watcher)
         await watcher.ready.wait()
+        await _count(bus, brakes, watcher)
         executor = Executor(bus, Targets(client, watcher, brakes))
         tasks += [
             asyncio.create_task(runs.run()),
@@ -176,9 +180,12 @@ async def _count(bus: Bus, brakes: Brakes, watcher: Watcher) -> None:
         with contextlib.suppress(msgspec.DecodeError):
             result = decode(entry.data, ActionResult)
             facts = watcher.facts.get((result.namespace, result.job))
-            ended = result.state is ActionState.DONE and result.reason in ("Suspended", "Stopped", "Deleted")
-            if ended and entry.time > time.time() - 3600:
+            if entry.time < time.time() - 3600:
+                return
+            if result.reason in ("Ending", "Suspended", "Stopped", "Deleted"):
                 brakes.ended(result.action_id, facts.gpus if facts is not None else 0, entry.time)
+            elif result.state is ActionState.REFUSED:
+                brakes.forget(result.action_id)
 
     reading = Reading(bus, "TW_RESULTS", take=take)
     task = asyncio.create_task(reading.run())

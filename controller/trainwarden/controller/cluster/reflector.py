@@ -52,12 +52,17 @@ class Reflector:
         self.objects: dict[Key, Object] = {}
         self.installed = False
         self.synced = asyncio.Event()  # listed once, or found to be not installed
-        self.heard_at = 0.0  # monotonic seconds of the newest sign of the server
+        self._broken_at: float | None = None  # monotonic seconds since when nothing could be read
 
     @property
     def name(self) -> str:
         """The kind's name."""
         return self._kind.__name__
+
+    @property
+    def broken_for(self) -> float:
+        """Seconds for which nothing could be read; 0 while all is well."""
+        return 0.0 if self._broken_at is None else time.monotonic() - self._broken_at
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -74,10 +79,12 @@ class Reflector:
                     await asyncio.sleep(_ABSENT)
                     continue
                 if code != _GONE:
+                    self._broken()
                     log.warning("can't be read, will retry kind=%s reason=%s", self.name, error)
                     await asyncio.sleep(wait)
                     wait = min(wait * 2, 10.0)
             except (HTTPError, OSError, TimeoutError) as error:
+                self._broken()
                 log.info("the watch broke, will list again kind=%s reason=%s", self.name, type(error).__name__)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, 10.0)
@@ -90,7 +97,7 @@ class Reflector:
         if not self.installed:
             self.installed = True
             log.info("is watched kind=%s objects=%d", self.name, len(found))
-        self.heard_at = time.monotonic()
+        self._broken_at = None
         for key in self.objects.keys() - found.keys():
             self._put(key, None)
         for key, item in found.items():
@@ -111,7 +118,6 @@ class Reflector:
             while (left := until - time.monotonic()) > 0:
                 async with asyncio.timeout(left + _MARGIN):
                     event, item = await anext(watching)
-                self.heard_at = time.monotonic()
                 self._put(_key(item), None if event == "DELETED" else item)
         except (StopAsyncIteration, TimeoutError):
             return
@@ -121,7 +127,12 @@ class Reflector:
     def _everywhere(self) -> dict[str, str]:
         return {"namespace": "*"} if issubclass(self._kind, NamespacedResource) else {}
 
+    def _broken(self) -> None:
+        if self._broken_at is None:
+            self._broken_at = time.monotonic()
+
     def _absent(self) -> None:
+        self._broken_at = None
         if self.installed:
             log.warning("is no longer installed kind=%s", self.name)
         self.installed = False

@@ -24,12 +24,17 @@ __all__ = ["Targets", "TrainJobTarget"]
 
 log = logging.getLogger(__name__)
 
+_WORKLOADS = 4  # looks for the Workload of a job while it is being replaced
 _TRIES = 14  # of a write that others get in the way of, or that the API server can't take now
 _LOOK = 0.5  # seconds between two looks at pods
 _BEYOND_GRACE = 60.0  # seconds that pods may take beyond their grace period
 _JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _FORBIDDEN_TRIES = 5  # an API server that has just started knows no roles for some seconds
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
+
+
+class _AnotherError(NotDoneError):
+    """What was to be written has gone, and something else has its name."""
 
 
 class Targets:
@@ -46,7 +51,7 @@ class Targets:
 
     def __call__(self, run: RunRef) -> TrainJobTarget | None:
         """The job that a decision is about; None when it is gone, or another has its name."""
-        facts = self._watcher.facts.get((run.namespace, run.job))
+        facts = self._watcher.current((run.namespace, run.job))
         if facts is None or facts.uid != run.uid:
             return None
         return TrainJobTarget(self._client, self._watcher, self._brakes, facts)
@@ -62,16 +67,18 @@ class TrainJobTarget:
 
     @property
     def _facts(self) -> RunFacts | None:
-        facts = self._watcher.facts.get(self._key)
+        facts = self._watcher.current(self._key)
         return facts if facts is not None and facts.uid == self._uid else None
 
     @property
     def attempt(self) -> str:
-        return self._facts.attempt if self._facts is not None else ""
+        facts = self._facts
+        return facts.attempt if facts is not None else ""
 
     @property
     def alive(self) -> bool:
-        return self._facts is not None and not self._facts.phase.ended
+        facts = self._facts
+        return facts is not None and not facts.phase.ended
 
     @property
     def resume_command(self) -> str:
@@ -105,12 +112,19 @@ class TrainJobTarget:
             if owner:
                 remedy = "delete that, suspend the job, or say includeOwned: true"
                 return "Owned", f"it belongs to {owner}, which may make it again; {remedy}"
-        everyone = sum(each.gpus for each in self._watcher.facts.values() if each.phase is JobPhase.RUNNING)
-        return self._brakes.objection(facts.gpus, everyone, time.time())
+        return self._brakes.objection(facts.gpus, self._gpus_of_all(), time.time())
+
+    def _gpus_of_all(self) -> int:
+        return sum(each.gpus for each in self._watcher.facts.values() if each.phase is JobPhase.RUNNING)
 
     async def end(self, request: ActionRequest, *, proof: Proof | None) -> None:
         facts = self._facts
-        self._brakes.ended(request.action.id, facts.gpus if facts is not None else 0, time.time())
+        if facts is not None and facts.phase in (JobPhase.COMPLETE, JobPhase.FAILED):
+            raise NotDoneError("JobEnded", "the job ended by itself", refused=True)
+        if facts is not None and facts.phase not in (JobPhase.SUSPENDED, JobPhase.DELETING):  # else the effect is there
+            objection = self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.time())
+            if objection is not None:
+                raise NotDoneError(*objection, refused=True)
         if request.action.type is ActionType.DELETE:
             await self._delete()
         else:
@@ -118,20 +132,31 @@ class TrainJobTarget:
 
     async def _suspend(self) -> None:
         """Ask for the suspension where it lasts, and wait until the pods are gone."""
-        workload = self._watcher.related(self._key).workload
-        if workload is not None:
-            await self._patch(
-                Workload, str(workload["metadata"]["name"]), {"active": False}, str(workload["metadata"]["uid"])
-            )
-        else:
+        by_kueue = await self._deactivate()
+        if not by_kueue:
             await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
-        grace = await self._wait_gone()
-        if grace is not None and workload is not None:
+        grace = await self._wait_gone(suspended=True)
+        if grace is not None and by_kueue:
             # Kueue's own update of the job can be refused for ever; with its Workload inactive it leaves ours alone.
             await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
-            grace = await self._wait_gone()
+            grace = await self._wait_gone(suspended=True)
         if grace is not None:
             raise NotDoneError("PodsRemain", f"it was asked for, but pods are still there after {grace:g} s")
+
+    async def _deactivate(self) -> bool:
+        """Have Kueue suspend the job, where it manages it; one Workload may just have taken another's place."""
+        for _ in range(_WORKLOADS):
+            workload = self._watcher.related(self._key).workload
+            if workload is None:
+                return False
+            metadata = workload["metadata"]
+            try:
+                await self._patch(Workload, str(metadata["name"]), {"active": False}, str(metadata["uid"]))
+            except (ApiError, _AnotherError):
+                await asyncio.sleep(2.0)
+            else:
+                return True
+        return False
 
     async def _delete(self) -> None:
         async def delete() -> None:
@@ -180,7 +205,7 @@ class TrainJobTarget:
             except ApiError as error:
                 code = error.status.code or 0
                 if code == _CONFLICT and "UID" in (error.status.message or ""):
-                    raise NotDoneError("NoJob", "another job has its name now", refused=True) from error
+                    raise _AnotherError("NoJob", "another job has its name now", refused=True) from error
                 if code == _NOT_FOUND:
                     raise
                 refused = code not in (_CONFLICT, _FORBIDDEN, 429) and code < 500
@@ -193,8 +218,12 @@ class TrainJobTarget:
             await asyncio.sleep(wait)
             wait = min(wait * 2, 15.0)
 
-    async def _wait_gone(self) -> float | None:
-        """Wait until no pod of the training is there; gives the seconds waited when some are still."""
+    async def _wait_gone(self, *, suspended: bool = False) -> float | None:
+        """Wait until no pod of the training is there, and none comes; gives the seconds waited when that is not so.
+
+        Args:
+            suspended: Whether the job must also be seen to be suspended: between two tries of a job no pod is there.
+        """
         began = time.monotonic()
         patience = _BEYOND_GRACE
         client: Any = self._client
@@ -206,7 +235,7 @@ class TrainJobTarget:
             if pods is not None:
                 pods = [pod for pod in pods if not self._is_of_a_successor(pod)]
                 left = [pod for pod in pods if not _is_over(pod)]
-                if not left:
+                if not left and (not suspended or await self._is_suspended()):
                     return None
                 graces = (int(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in left)
                 patience = max([patience, *(grace + _BEYOND_GRACE for grace in graces)])
@@ -214,6 +243,16 @@ class TrainJobTarget:
             if waited > patience:
                 return waited
             await asyncio.sleep(_LOOK)
+
+    async def _is_suspended(self) -> bool:
+        client: Any = self._client
+        try:
+            trainjob = await client.get(TrainJob, self._key[1], namespace=self._key[0])
+        except ApiError as error:
+            return error.status.code == _NOT_FOUND
+        except (HTTPError, OSError):
+            return False
+        return trainjob["metadata"]["uid"] != self._uid or bool((trainjob.get("spec") or {}).get("suspend"))
 
     def _is_of_a_successor(self, pod: Object) -> bool:
         """Whether a pod came with a newer job of the same name."""

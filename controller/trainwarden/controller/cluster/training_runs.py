@@ -62,6 +62,7 @@ class TrainingRuns:
         self._due: dict[Key, float] = {}  # monotonic seconds at which a run is to be written
         self._written: dict[Key, tuple[float, TrainingRunStatus]] = {}
         self._answers: asyncio.Queue[tuple[Key, Object]] = asyncio.Queue()
+        self._resumed: dict[Key, tuple[str, str]] = {}  # UID and question of a resume whose annotation is still there
         self._places = asyncio.Semaphore(_AT_ONCE)
         self.writes = 0
 
@@ -113,7 +114,7 @@ class TrainingRuns:
         except msgspec.DecodeError:
             return
         key = (result.namespace, result.job)
-        if result.state is ActionState.DONE and result.reason == "Suspended":
+        if result.reason in ("Suspended", "PodsRemain"):  # pods of a dead node go later, and the job is suspended by us
             self._suspensions[key] = result.action_id
             self._schedule(key, at_once=True)
 
@@ -168,6 +169,8 @@ class TrainingRuns:
             except (HTTPError, OSError) as error:
                 log.info("a TrainingRun is written later run=%s reason=%s", "/".join(key), type(error).__name__)
                 self._due.setdefault(key, time.monotonic() + 2.0)
+            except Exception:  # whatever is odd about one run, the others are written
+                log.exception("a TrainingRun can't be made run=%s", "/".join(key))
 
     async def _put(self, key: Key, facts: RunFacts) -> None:
         old = self._written[key][1] if key in self._written else self._status(key)
@@ -242,8 +245,10 @@ class TrainingRuns:
                 for name, reason in ((APPROVE, "Approved"), (DENY, "Denied")):
                     if name in annotations:
                         await self._tell_answer(key, str(annotations[name]), reason, who)
-                if RESUME in annotations:
+                asked = (str(run["metadata"]["uid"]), str(annotations.get(RESUME)))
+                if RESUME in annotations and self._resumed.get(key) != asked:  # else only the annotation is there still
                     await self._resume(key, who)
+                    self._resumed[key] = asked
                 gone = dict.fromkeys((APPROVE, DENY, RESUME))
                 await self._client.patch(
                     TrainingRun,
@@ -252,6 +257,7 @@ class TrainingRuns:
                     namespace=key[0],
                     patch_type=PatchType.MERGE,
                 )
+                self._resumed.pop(key, None)
             except (ApiError, HTTPError, OSError) as error:
                 log.warning("an answer can't be taken now, will retry run=%s reason=%s", "/".join(key), error)
                 await asyncio.sleep(2)

@@ -35,6 +35,9 @@ OWNER = "trainwarden.dev/owner"
 MANAGED_BY_KUEUE = "kueue.x-k8s.io/queue-name"
 _JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 _INDEX = "batch.kubernetes.io/job-completion-index"
+_MOST = 1_000_000
+_MOST_TEXT = 1024  # characters of one annotation
+_MOST_ANNOTATIONS = 100
 _INITIALIZERS = frozenset({"dataset-initializer", "model-initializer"})
 
 
@@ -93,7 +96,7 @@ def facts_of(
         pods=names if names or before is None or not same else before.pods,
         restarts=int(((related.jobset or {}).get("status") or {}).get("restarts") or 0),
         labels=dict(metadata.get("labels") or {}),
-        annotations=dict(annotations),
+        annotations=_short(annotations),
         namespace_labels=dict(((related.namespace or {}).get("metadata") or {}).get("labels") or {}),
         gpus=gpus,
         gpu_type=_gpu_type(pods) or (before.gpu_type if before else ""),
@@ -185,7 +188,7 @@ def _gpus_of_spec(spec: Object) -> int:
 
 def _gpus_of_workload(workload: Object | None) -> int:
     sets = ((workload or {}).get("spec") or {}).get("podSets") or ()
-    return sum(int(each.get("count", 1)) * _gpus_of_spec(each["template"]["spec"]) for each in sets)
+    return sum(_count(each.get("count", 1)) * _gpus_of_spec(each["template"]["spec"]) for each in sets)
 
 
 def _gpus_asked(trainjob: Object) -> int:
@@ -196,7 +199,7 @@ def _gpus_asked(trainjob: Object) -> int:
 
 
 def _nodes_asked(trainjob: Object) -> int:
-    return int(((trainjob.get("spec") or {}).get("trainer") or {}).get("numNodes") or 1)
+    return max(1, _count(((trainjob.get("spec") or {}).get("trainer") or {}).get("numNodes") or 1))
 
 
 def _gpu_type(pods: Sequence[Object]) -> str:
@@ -205,8 +208,14 @@ def _gpu_type(pods: Sequence[Object]) -> str:
 
 
 def _count(quantity: object) -> int:
+    """A number of GPUs or nodes that somebody has written, at most what no cluster has."""
     text = str(quantity)
-    return int(text) if text.isdigit() else 0
+    return min(int(text), _MOST) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def _short(annotations: Object) -> dict[str, str]:
+    """Annotations as policies see them: what tools have stored there by the hundred KiB is none of theirs."""
+    return {name: str(value)[:_MOST_TEXT] for name, value in list(annotations.items())[:_MOST_ANNOTATIONS]}
 
 
 def _price(annotations: Object, gpus: int, per_gpu: float | None) -> float | None:

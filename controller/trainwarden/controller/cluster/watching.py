@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _TICK = 0.1  # seconds in which changes of one job are taken together
+_BROKEN = 60.0  # seconds for which a kind could not be read, after which what is known of it counts no more
 _AGAIN = 30.0  # seconds after which the facts of a job that has not ended are told again
 
 
@@ -79,6 +80,19 @@ class Watcher:
             namespace=self._namespaces.objects.get(("", key[0])),
         )
 
+    def current(self, key: Key) -> RunFacts | None:
+        """What is known of a job at this moment, whether or not it was told yet; None when it is gone."""
+        trainjob = self.trainjobs.objects.get(key)
+        if trainjob is None:
+            return None
+        return self._facts_of(key, trainjob, datetime.now(UTC))
+
+    def _facts_of(self, key: Key, trainjob: Object, now: datetime) -> RunFacts:
+        facts = facts_of(trainjob, self.related(key), self.facts.get(key), now, price_per_gpu_hour=self._price)
+        if any(reflector.broken_for > _BROKEN for reflector in (self.trainjobs, self._jobsets, self._pods)):
+            return msgspec.structs.replace(facts, ready=False)  # nobody knows whether it trains
+        return facts
+
     async def run(self) -> None:
         """Work until cancelled."""
         known = Reading(self._bus, "TW_FACTS", take=self._take_facts, newest_only=True)
@@ -122,7 +136,7 @@ class Watcher:
                 self._dirty.pop(key, None)
                 try:
                     await self._tell_of(key, again=key in due)
-                except (KeyError, TypeError, ValueError):  # an object that is not what its kind promises
+                except Exception:  # whatever is odd about one object, the others are told of
                     log.exception("a job can't be understood job=%s", "/".join(key))
 
     async def _tell_of(self, key: Key, *, again: bool) -> None:
@@ -132,7 +146,7 @@ class Watcher:
                 return
             facts = msgspec.structs.replace(before, phase=JobPhase.DELETING, ready=False, pods=(), time=now)
         else:
-            facts = facts_of(trainjob, self.related(key), before, now, price_per_gpu_hour=self._price)
+            facts = self._facts_of(key, trainjob, now)
         if before is not None and not again and msgspec.structs.replace(facts, time=before.time) == before:
             self._told_at.setdefault(key, time.monotonic())
             return
