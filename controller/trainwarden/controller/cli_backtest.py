@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
+from trainwarden.controller.cli_values import Finite
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -43,14 +44,14 @@ def _fail(*lines: str) -> NoReturn:
 )
 @click.option("--preset", "presets", multiple=True, metavar="NAME", help="Built-in policies to judge by.")
 @click.option("--gpus", type=click.IntRange(min=0), default=1, show_default=True, help="GPUs of each run.")
-@click.option("--price-per-hour", type=click.FloatRange(min=0), help="Money for an hour of one run.")
-@click.option("--price-per-gpu-hour", type=click.FloatRange(min=0), help="Money for an hour of one GPU.")
+@click.option("--price-per-hour", type=Finite(min=0), help="Money for an hour of one run.")
+@click.option("--price-per-gpu-hour", type=Finite(min=0), help="Money for an hour of one GPU.")
 @click.option("--deadline", metavar="DURATION", help="When each run must be done, after its beginning, such as 36h.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Labels of the runs; selectors then count.")
 @click.option("--total-steps", metavar="N|last", help="Steps planned, where a history does not say; last: as recorded.")
 @click.option(
     "--seconds-per-step",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Time of a step in histories without a clock.",

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from trainwarden.controller.cli_values import Finite
 from trainwarden.controller.exit_codes import ExitCode
 
 __all__ = ["bridge", "engine", "notifier", "operator"]
@@ -100,10 +101,10 @@ def notifier(nats_url: str, nats_token_file: Path | None, log_level: str, notify
 @click.option("--webhook-address", default="", help="Address that the webhooks listen at; all without it.")
 @click.option("--certificate", type=click.Path(path_type=Path), help="PEM of the webhooks.")
 @click.option("--key", type=click.Path(path_type=Path), help="Its key.")
-@click.option("--price-per-gpu-hour", type=click.FloatRange(min=0), help="Of jobs that carry no price of their own.")
+@click.option("--price-per-gpu-hour", type=Finite(min=0), help="Of jobs that carry no price of their own.")
 @click.option("--audit", is_flag=True, help="Do nothing at all; only say what would have been done.")
 @click.option("--runs-per-hour", type=click.IntRange(min=0), default=20, show_default=True, help="At most so many end.")
-@click.option("--gpu-percent-per-hour", type=click.FloatRange(0, 100), help="At most so many of all GPUs.")
+@click.option("--gpu-percent-per-hour", type=Finite(0, 100), help="At most so many of all GPUs.")
 def operator(
     nats_url: str,
     nats_token_file: Path | None,

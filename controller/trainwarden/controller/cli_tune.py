@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import click
 
 from trainwarden.controller.cli_backtest import READERS, replay_histories, steps_planned
+from trainwarden.controller.cli_values import Finite
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _fail(*lines: str) -> NoReturn:
 @click.option("--total-steps", metavar="N|last", help="Steps planned, where a history does not say; last: as recorded.")
 @click.option(
     "--seconds-per-step",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Time of a step in histories without a clock.",

@@ -171,7 +171,7 @@ class ActionSpec(SpecModel):
             )
         if self.approval is not None and self.type not in (ActionType.STOP, ActionType.DELETE):
             raise ValueError(f"approval at a {self.type}; it belongs to Stop and Delete")
-        if "include_owned" in given and self.type is not ActionType.DELETE:
+        if self.include_owned and self.type is not ActionType.DELETE:  # the API server gives all the default
             raise ValueError(f"includeOwned at a {self.type}; it belongs to Delete")
         return self
 
