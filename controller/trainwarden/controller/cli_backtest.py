@@ -160,6 +160,7 @@ def replay_histories(
     from trainwarden.controller.backtesting.working import replay_all
     from trainwarden.controller.histories.recording import Reading
 
+    histories = _once(histories)
     results = Results([policy.metadata.name for policy in job.policies], job.setting)
     reading = Reading(skip=job.skip)
     total, size = None, sum(_size(path) for path in histories)
@@ -178,6 +179,13 @@ def replay_histories(
     results.totals.skipped += reading.skipped
     results.told += reading.told[: 20 - len(results.told)]
     return results
+
+
+def _once(histories: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Each file and folder once, however often and in whatever way it was named; what lies in a named folder, there."""
+    named = {path.resolve(): path for path in reversed(histories)}
+    folders = {where for where in named if where.is_dir()}
+    return tuple(path for where, path in reversed(named.items()) if folders.isdisjoint(where.parents))
 
 
 def _recordings(histories: tuple[Path, ...], reading: Reading, reader: str | None) -> Iterator[Recording]:

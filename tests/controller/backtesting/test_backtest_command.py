@@ -71,6 +71,32 @@ def call(*arguments: object, code: int = 0) -> Result:
     return result
 
 
+def test_a_recording_counts_once_however_often_it_is_named(policy: Path, history: Path) -> None:
+    folder = history.parent / "more"
+    folder.mkdir()
+    inside = folder / "again.jsonl"
+    inside.write_text(curve("inside", [float(step) for step in range(50)]) + "\n")
+    odd = folder / ".." / history.name
+
+    result = call("--policy", policy, "--format", "json", history, odd, history, folder, inside)
+
+    assert [run["id"].rpartition("/")[2] for run in json.loads(result.stdout)["runs"]][-1] == "inside"
+    assert json.loads(result.stdout)["totals"]["runs"] == 5
+
+
+def test_a_run_that_can_not_be_read_is_left_out_where_malformed_places_are(policy: Path, history: Path) -> None:
+    folder = history.parent / "states"
+    for name, text in (("a", '{"log_history": [{"step": 1, "loss"'), ("b", "")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "trainer_state.json").write_text(text)
+
+    assert "trainer_state.json" in call("--policy", policy, history, folder, code=2).output
+    result = call("--policy", policy, "--format", "json", "--skip-malformed", history, folder)
+
+    assert json.loads(result.stdout)["totals"]["runs"] == 4
+    assert result.stderr.count("left out") >= 2
+
+
 def test_json_tells_what_fired_and_what_it_was_worth(policy: Path, history: Path) -> None:
     found = json.loads(
         call(

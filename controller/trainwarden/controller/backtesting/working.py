@@ -139,6 +139,10 @@ def _work(recordings: Sequence[Recording], job: Job, policies: Sequence[Compiled
         try:
             found = _replayed(recording, job, policies, reading)
         except HistoryError as error:
+            if job.skip and not isinstance(error, _NoTimeError):
+                reading.left_out(str(error))
+                batch.done += 1
+                continue
             batch.error = error.place, error.found, error.remedy
             break
         batch.done += 1
@@ -148,6 +152,10 @@ def _work(recordings: Sequence[Recording], job: Job, policies: Sequence[Compiled
             batch.replays.append(found)
     batch.skipped, batch.told = reading.skipped, reading.told
     return batch
+
+
+class _NoTimeError(HistoryError):
+    """Whether a run went on within a time can't be told."""
 
 
 def _replayed(recording: Recording, job: Job, policies: Sequence[CompiledPolicy], reading: Reading) -> Replay | None:
@@ -163,7 +171,7 @@ def _replayed(recording: Recording, job: Job, policies: Sequence[CompiledPolicy]
         started = opened.started_at
         if started is None:
             remedy = "leave out --since, or give histories with the time of day"
-            raise HistoryError(recording.id, "no time of day in this history", remedy)
+            raise _NoTimeError(recording.id, "no time of day in this history", remedy)
         if started + timedelta(seconds=found.elapsed_seconds) < job.since:
             return None
     return found

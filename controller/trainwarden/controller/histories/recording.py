@@ -40,9 +40,13 @@ class Reading:
         place = f"{path}:{line}"
         if not self.skip:
             raise HistoryError(place, found, f"{right}; --skip-malformed leaves such places out")
+        self.left_out(f"{place}: {found}")
+
+    def left_out(self, what: str) -> None:
+        """Something that does not fit was left out."""
         self.skipped += 1
         if len(self.told) < _TOLD:
-            self.told.append(f"{place}: {found}, left out")
+            self.told.append(f"{what}, left out")
 
 
 @dataclass(slots=True)
