@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.reporters.nats_server import PROGRAM, NatsServer, free_port
@@ -33,6 +34,22 @@ async def test_streams_that_are_there_get_new_bounds(bus: Bus) -> None:
 
     config = (await bus.request("$JS.API.STREAM.INFO.TW_REPORTS", None))["config"]
     assert (config["max_msgs_per_subject"], config["max_age"]) == (7, 3_600_000_000_000)
+
+
+async def test_roles_that_start_together_or_anew_need_no_more_room_than_the_streams_have(tmp_path: Path) -> None:
+    port, config = free_port(), tmp_path / "nats.conf"
+    config.write_text(f'port: {port}\njetstream {{ store_dir: "{tmp_path}/store", max_file_store: 1200MB }}\n')
+    process = subprocess.Popen([PROGRAM, "-c", config], stderr=subprocess.DEVNULL)
+    try:
+        bus = await connected(f"nats://127.0.0.1:{port}")
+        await asyncio.gather(*(ensure_streams(bus, LOCAL) for _ in range(3)))
+        await ensure_streams(bus, LOCAL)
+        with pytest.raises(StreamError, match=r"TW_REPORTS is there and can't be changed.*storage"):
+            await ensure_streams(bus, dataclasses.replace(LOCAL, report_bytes=2 * LOCAL.report_bytes))
+        await bus.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def test_a_stream_of_another_kind_is_an_error_that_names_it(server: NatsServer) -> None:

@@ -13,7 +13,7 @@ from trainwarden.controller.subjects import PARTITIONS
 
 __all__ = ["LOCAL", "StreamError", "StreamLimits", "ensure_streams"]
 
-_NAME_IN_USE = 10058
+_NOT_FOUND = 10059
 _MIB = 1024 * 1024
 
 
@@ -89,19 +89,36 @@ async def ensure_streams(bus: Bus, limits: StreamLimits | None = None) -> None:
         StreamError: JetStream is off, has no room, or a stream of that name can't be changed into ours.
     """
     for config in _streams(limits or StreamLimits()):
-        name = config["name"]
         try:
-            await bus.request(f"$JS.API.STREAM.CREATE.{name}", config)
-        except ApiError as error:
-            if error.code != _NAME_IN_USE:
-                raise StreamError(
-                    f"stream {name}: {error.description}; give JetStream room, or remove the stream"
-                ) from error
-            try:
-                await bus.request(f"$JS.API.STREAM.UPDATE.{name}", config)
-            except ApiError as refused:
-                raise StreamError(
-                    f"stream {name} is there and can't be changed: {refused.description}; remove or rename it"
-                ) from refused
+            if not await _updated(bus, config):
+                await _create(bus, config)
         except (TimeoutError, NatsError, OSError) as error:
             raise StreamError("JetStream does not answer; start nats-server with JetStream on (-js)") from error
+
+
+async def _updated(bus: Bus, config: dict[str, Any]) -> bool:
+    """Bring a stream to its bounds; False when there is none.
+
+    This comes before making it: a server whose room is taken by the stream itself has none to make it anew.
+    """
+    name = config["name"]
+    try:
+        await bus.request(f"$JS.API.STREAM.UPDATE.{name}", config)
+    except ApiError as error:
+        if error.code == _NOT_FOUND:
+            return False
+        raise StreamError(
+            f"stream {name} is there and can't be changed: {error.description}; remove or rename it"
+        ) from error
+    return True
+
+
+async def _create(bus: Bus, config: dict[str, Any]) -> None:
+    name = config["name"]
+    try:
+        await bus.request(f"$JS.API.STREAM.CREATE.{name}", config)
+    except ApiError as error:
+        if not await _updated(bus, config):  # else another role was quicker
+            raise StreamError(
+                f"stream {name}: {error.description}; give JetStream room, or remove the stream"
+            ) from error
