@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from tools.cluster.binaries import BuildError
-from tools.cluster.cluster import Cluster, runs, stop
+from tools.cluster.cluster import Cluster, stop
 from tools.cluster.node import missing
-from tools.cluster.processes import ClusterError
+from tools.cluster.processes import ClusterError, Processes
 
 FOLDER = Path(__file__).parents[2] / ".cluster"
 
@@ -22,7 +22,7 @@ def main() -> int:
     if sys.argv[1] == "down":
         stop(FOLDER)
         return 0
-    if runs(FOLDER):
+    if Processes(FOLDER / "logs").any_alive:
         print(f"a cluster is there already; its kubeconfig is\n{FOLDER}/admin.kubeconfig")
         return 0
     stop(FOLDER)  # what one has left that ended without being stopped

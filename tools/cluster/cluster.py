@@ -13,7 +13,7 @@ from tools.cluster.node import ADDRESS, Node, remove
 from tools.cluster.processes import Processes
 from tools.cluster.product import Product
 
-__all__ = ["Cluster", "attach", "runs", "stop"]
+__all__ = ["Cluster", "attach", "stop"]
 
 
 class Cluster:
@@ -82,12 +82,6 @@ def attach(folder: Path) -> Cluster:
     cluster.product.bridge_port = told["bridge_port"]
     cluster.node = Node(cluster.plane, binaries(), cluster.processes) if told["node"] else None
     return cluster
-
-
-def runs(folder: Path) -> bool:
-    """Whether any program of the cluster of a folder runs."""
-    processes = Processes(folder / "logs")
-    return any(map(processes.alive, processes.names()))
 
 
 def stop(folder: Path) -> None:

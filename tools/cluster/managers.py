@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import shlex
-import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import yaml
 from tools.cluster.binaries import Binaries, module_folder
 from tools.cluster.control_plane import ControlPlane
-from tools.cluster.processes import Processes, free_port, wait_until
+from tools.cluster.processes import Processes, answers, free_port, wait_until
 
-__all__ = ["TRAINER", "Managers", "answers"]
+__all__ = ["TRAINER", "Managers"]
 
 TRAINER = "kubeflow-trainer-controller-manager"
 """Service account and Service of Trainer's manager."""
@@ -224,15 +223,6 @@ class Managers:
     ) -> None:
         self._processes.start(name, command, environment=environment)
         self._processes.need(name, lambda: answers(port), "answering at its webhook")
-
-
-def answers(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether somebody listens there."""
-    try:
-        with socket.create_connection((address, port), timeout=1):
-            return True
-    except OSError:
-        return False
 
 
 def _concerns(webhook: dict[str, Any], kinds: frozenset[str] | None) -> bool:

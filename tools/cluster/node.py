@@ -15,7 +15,7 @@ import yaml
 from tools.cluster.binaries import Binaries
 from tools.cluster.control_plane import SERVICES, ControlPlane
 from tools.cluster.images import IMAGE, write_image
-from tools.cluster.processes import ClusterError, Processes, wait_until
+from tools.cluster.processes import ClusterError, Processes, answers, free_port, wait_until
 
 __all__ = ["ADDRESS", "NODE", "Node", "missing", "remove", "sweep"]
 
@@ -198,19 +198,22 @@ state = "{folder}/containerd-state"
             "--clusterrole=system:node-proxier",
             "--user=system:kube-proxy",
         )
+        health = free_port()
         self._processes.start(
             "kube-proxy",
             [
                 self._programs.path("kube-proxy"),
                 f"--kubeconfig={self._plane.component('kube-proxy')}",
                 "--proxy-mode=iptables",
+                "--masquerade-all",  # pods share one bridge, past which answers of a Service would go
                 "--conntrack-max-per-core=0",
                 f"--hostname-override={NODE}",
                 f"--cluster-cidr={_PODS}.0/24",
-                f"--healthz-bind-address={ADDRESS}:0",
-                f"--metrics-bind-address={ADDRESS}:0",
+                f"--healthz-bind-address={ADDRESS}:{health}",
+                f"--metrics-bind-address={ADDRESS}:{free_port()}",
             ],
         )
+        self._processes.need("kube-proxy", lambda: answers(health, ADDRESS), "answering")
 
     def _start_dns(self) -> None:
         kubectl = self._plane.kubectl
@@ -252,6 +255,7 @@ state = "{folder}/containerd-state"
             f"  kubernetes cluster.local {{\n    kubeconfig {account}\n    pods insecure\n    ttl 1\n  }}\n}}\n"
         )
         self._processes.start("coredns", [self._programs.path("coredns"), "-conf", corefile])
+        self._processes.need("coredns", lambda: answers(53, ADDRESS), "answering")
 
 
 def remove(folder: Path, processes: Processes) -> None:
@@ -356,8 +360,7 @@ def _is_used() -> bool:
     owner = _owner()
     if owner is None:
         return False
-    processes = Processes(owner / "logs")
-    return any(map(processes.alive, processes.names()))
+    return Processes(owner / "logs").any_alive
 
 
 def _ctr(node: Path, *arguments: str, check: bool = True) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["ClusterError", "Processes", "free_port", "wait_until"]
+__all__ = ["ClusterError", "Processes", "answers", "free_port", "wait_until"]
 
 
 _CHILDREN: list[subprocess.Popen[bytes]] = []
@@ -99,6 +99,11 @@ class Processes:
         known = self._known[name]
         return bool(known.born) and _born(known.pid) == known.born
 
+    @property
+    def any_alive(self) -> bool:
+        """Whether any of them still runs."""
+        return any(map(self.alive, self._known))
+
     def reap(self) -> None:
         """Take the end of those that we have started and somebody has stopped."""
         for process in self._mine.values():
@@ -181,6 +186,15 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def answers(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether somebody listens there."""
+    try:
+        with socket.create_connection((address, port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _born(pid: int) -> str:

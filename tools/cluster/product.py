@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 from tools.cluster.control_plane import ControlPlane
-from tools.cluster.managers import answers
-from tools.cluster.processes import Processes, free_port, wait_until
+from tools.cluster.processes import Processes, answers, free_port, wait_until
 from tools.cluster.runtime import ROOT, host_runtime
 
 __all__ = ["Product"]
