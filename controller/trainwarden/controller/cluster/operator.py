@@ -210,7 +210,11 @@ async def _kopf(registry: kopf.OperatorRegistry, stop: asyncio.Event, admission:
             certfile=admission.certificate,
             pkeyfile=admission.key,
         )
-    await kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop)
+    # Without an identity kopf asks for the user's name, which the user of a container need not have.
+    name: Any = "trainwarden"
+    await kopf.operator(
+        registry=registry, settings=settings, identity=name, standalone=True, clusterwide=True, stop_flag=stop
+    )
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
