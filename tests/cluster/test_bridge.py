@@ -1,4 +1,4 @@
-"""A training that knows nothing of us: transformers' own callback in a pod, over our bridge with its pod's token."""
+"""Trainings that know nothing of us: transformers' own callback, over our bridge and over Trainer's status server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.cluster.world import World
 from tools.cluster.runtime import ROOT, host_runtime
+from tools.cluster.status_server import status_server
 
 PROGRAM = "tests/cluster/transformers_training.py"
 pytestmark = pytest.mark.usefixtures("node")
@@ -53,3 +54,11 @@ def test_an_unmodified_transformers_training_reports_over_the_bridge_with_its_po
         runtimeRef={"name": "bridge", "kind": "TrainingRuntime"},
     )
     _trains_and_is_judged(world)
+
+
+def test_what_trainers_own_status_server_is_told_is_judged(world: World) -> None:
+    world.policy(rules=[{"name": "high", "when": "metrics.loss > 1", "actions": [{"type": "Notify"}]}])
+    with status_server(world.cluster):
+        world.trainjob(program=PROGRAM, environment={"PYTHONPATH": str(ROOT)})
+        _trains_and_is_judged(world)
+        assert world.get("trainjob")["status"]["trainerStatus"]["metrics"]
