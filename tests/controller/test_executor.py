@@ -149,6 +149,22 @@ async def test_what_was_asked_of_another_job_or_attempt_is_not_done(bus: Bus, pl
     assert place is None or place.ended == []
 
 
+async def test_an_attempt_that_begins_while_a_checkpoint_is_asked_for_is_left_alone(bus: Bus) -> None:
+    @dataclass
+    class Restarting(Place):
+        async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
+            self.attempt = "a-2"
+            return None
+
+    place = Restarting()
+
+    result = await done(bus, place, request())
+
+    assert (result.state, result.reason) == (ActionState.REFUSED, "AttemptOver")
+    assert result.message == "another attempt has begun meanwhile"
+    assert place.ended == []
+
+
 async def test_what_the_engine_has_taken_back_is_not_done(bus: Bus) -> None:
     asked = request()
     back = {"action_state": ActionState.CANCELLED, "id": "back", "reason": "Resolved"}

@@ -192,11 +192,19 @@ def test_gpus_that_nobody_has_are_bounded_and_can_be_reckoned_with(asked: str) -
     assert facts.price_per_hour is None
 
 
-def test_what_tools_have_stored_in_annotations_is_cut() -> None:
-    stored = {f"tool/{number}": "\x01" * 200_000 for number in range(200)}
-    facts = facts_of(trainjob(annotations=stored), Related(), None, T0)
-    assert len(msgspec.json.encode(facts)) < 1_000_000
-    assert facts.annotations["tool/0"] == "\x01" * 1024
+def test_of_annotations_by_the_hundred_kib_the_small_ones_and_an_owners_wishes_are_kept() -> None:
+    stored = {f"tool/{number}": "\x01" * 10_000 for number in range(25)}
+    wishes = {"trainwarden.dev/opt-out": "true", "trainwarden.dev/note": "x" * 20_000}
+    facts = facts_of(trainjob(annotations={**stored, **wishes, "tier": "dev"}), Related(), None, T0)
+
+    assert facts.annotations.items() >= {**wishes, "tier": "dev"}.items()
+    assert "tool/24" not in facts.annotations
+    assert len(msgspec.json.encode(facts)) < 500_000
+
+
+def test_annotations_that_fit_are_all_kept() -> None:
+    stored = {f"tool/{number}": "x" * 300 for number in range(200)}
+    assert facts_of(trainjob(annotations=stored), Related(), None, T0).annotations == stored
 
 
 def test_progress_that_stands_on_the_job_is_read_from_its_status_first() -> None:

@@ -22,6 +22,8 @@ Key = tuple[str, str]  # namespace, empty for cluster-wide kinds, and name
 _WATCH = 300  # seconds of one watch; after it everything is listed again, whatever the watch missed
 _MARGIN = 20.0  # seconds beyond, after which a silent connection is given up
 _ABSENT = 5.0  # seconds between looks for a kind that is not installed
+_FIRST_WAIT, _LAST_WAIT = 0.2, 10.0  # seconds between two tries
+_LONG = 60.0  # seconds of a watch after which its end is no reason to wait longer than the first time
 _GONE, _NOT_FOUND = 410, 404
 _PAGE = 500
 
@@ -66,12 +68,12 @@ class Reflector:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        wait = 0.2
+        wait = _FIRST_WAIT
         while True:
+            began = time.monotonic()
             try:
-                version = await self._list()
-                wait = 0.2
-                await self._follow(version)
+                await self._follow(await self._list())
+                continue
             except HTTPStatusError as error:  # an ApiError, or the plain answer to a group that nobody serves
                 code = _code(error)
                 if code == _NOT_FOUND:
@@ -81,13 +83,13 @@ class Reflector:
                 if code != _GONE:
                     self._broken()
                     log.warning("can't be read, will retry kind=%s reason=%s", self.name, error)
-                    await asyncio.sleep(wait)
-                    wait = min(wait * 2, 10.0)
             except (HTTPError, OSError, TimeoutError) as error:
                 self._broken()
                 log.info("the watch broke, will list again kind=%s reason=%s", self.name, type(error).__name__)
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, 10.0)
+            if time.monotonic() - began > _LONG:
+                wait = _FIRST_WAIT
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _LAST_WAIT)
 
     async def _list(self) -> str:
         found: dict[Key, Object] = {}

@@ -135,13 +135,13 @@ class TrainJobTarget:
         by_kueue = await self._deactivate()
         if not by_kueue:
             await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
-        grace = await self._wait_gone(suspended=True)
-        if grace is not None and by_kueue:
+        remains = await self._wait_gone(suspended=True)
+        if remains and by_kueue:
             # Kueue's own update of the job can be refused for ever; with its Workload inactive it leaves ours alone.
             await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
-            grace = await self._wait_gone(suspended=True)
-        if grace is not None:
-            raise NotDoneError("PodsRemain", f"it was asked for, but pods are still there after {grace:g} s")
+            remains = await self._wait_gone(suspended=True)
+        if remains:
+            raise NotDoneError("PodsRemain", f"it was asked for, but {remains}")
 
     async def _deactivate(self) -> bool:
         """Have Kueue suspend the job, where it manages it; one Workload may just have taken another's place."""
@@ -178,8 +178,8 @@ class TrainJobTarget:
             if error.status.code == _NOT_FOUND:
                 return
             raise
-        if (grace := await self._wait_gone()) is not None:
-            raise NotDoneError("PodsRemain", f"it was deleted, but pods are still there after {grace:g} s")
+        if remains := await self._wait_gone():
+            raise NotDoneError("PodsRemain", f"it was deleted, but {remains}")
 
     async def _patch(self, kind: type[Any], name: str, spec: Object, uid: str) -> None:
         """Merge-patch these fields alone, of the object with this UID alone."""
@@ -218,14 +218,14 @@ class TrainJobTarget:
             await asyncio.sleep(wait)
             wait = min(wait * 2, 15.0)
 
-    async def _wait_gone(self, *, suspended: bool = False) -> float | None:
-        """Wait until no pod of the training is there, and none comes; gives the seconds waited when that is not so.
+    async def _wait_gone(self, *, suspended: bool = False) -> str:
+        """Wait until no pod of the training is there, and none comes; gives what is so instead, when that takes long.
 
         Args:
             suspended: Whether the job must also be seen to be suspended: between two tries of a job no pod is there.
         """
         began = time.monotonic()
-        patience = _BEYOND_GRACE
+        patience, remains = _BEYOND_GRACE, "its pods can't be seen"
         client: Any = self._client
         while True:
             try:
@@ -236,12 +236,13 @@ class TrainJobTarget:
                 pods = [pod for pod in pods if not self._is_of_a_successor(pod)]
                 left = [pod for pod in pods if not _is_over(pod)]
                 if not left and (not suspended or await self._is_suspended()):
-                    return None
+                    return ""
+                remains = "pods are still there" if left else "the job is not seen to be suspended"
                 graces = (int(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in left)
                 patience = max([patience, *(grace + _BEYOND_GRACE for grace in graces)])
             waited = time.monotonic() - began
             if waited > patience:
-                return waited
+                return f"{remains} after {waited:.0f} s"
             await asyncio.sleep(_LOOK)
 
     async def _is_suspended(self) -> bool:

@@ -30,14 +30,14 @@ DEADLINE = "trainwarden.dev/deadline"
 """Annotation of a TrainJob: when it must be done, RFC 3339."""
 PRICE = "trainwarden.dev/price-per-hour"
 """Annotation of a TrainJob: price of the whole job per hour."""
+_OURS = "trainwarden.dev/"
 OWNER = "trainwarden.dev/owner"
 """Annotation of a TrainJob: who is asked about it."""
 MANAGED_BY_KUEUE = "kueue.x-k8s.io/queue-name"
 _JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _MOST = 1_000_000
-_MOST_TEXT = 1024  # characters of one annotation
-_MOST_ANNOTATIONS = 100
+_MOST_TEXT = 64 * 1024  # characters of all annotations of a job together
 _INITIALIZERS = frozenset({"dataset-initializer", "model-initializer"})
 
 
@@ -96,7 +96,7 @@ def facts_of(
         pods=names if names or before is None or not same else before.pods,
         restarts=int(((related.jobset or {}).get("status") or {}).get("restarts") or 0),
         labels=dict(metadata.get("labels") or {}),
-        annotations=_short(annotations),
+        annotations=_bounded(annotations),
         namespace_labels=dict(((related.namespace or {}).get("metadata") or {}).get("labels") or {}),
         gpus=gpus,
         gpu_type=_gpu_type(pods) or (before.gpu_type if before else ""),
@@ -213,9 +213,16 @@ def _count(quantity: object) -> int:
     return min(int(text), _MOST) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
-def _short(annotations: Object) -> dict[str, str]:
-    """Annotations as policies see them: what tools have stored there by the hundred KiB is none of theirs."""
-    return {name: str(value)[:_MOST_TEXT] for name, value in list(annotations.items())[:_MOST_ANNOTATIONS]}
+def _bounded(annotations: Object) -> dict[str, str]:
+    """Annotations as policies see them: where they are too many, without the largest; an owner's wishes stay."""
+    by_size = sorted(annotations.items(), key=lambda each: (not each[0].startswith(_OURS), len(str(each[1]))))
+    left, kept = _MOST_TEXT, {}
+    for name, value in by_size:
+        left -= len(name) + len(str(value))
+        if left < 0:
+            break
+        kept[name] = str(value)
+    return {name: kept[name] for name in annotations if name in kept}
 
 
 def _price(annotations: Object, gpus: int, per_gpu: float | None) -> float | None:

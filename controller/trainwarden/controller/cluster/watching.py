@@ -137,6 +137,7 @@ class Watcher:
                 try:
                     await self._tell_of(key, again=key in due)
                 except Exception:  # whatever is odd about one object, the others are told of
+                    self._told_at[key] = time.monotonic()
                     log.exception("a job can't be understood job=%s", "/".join(key))
 
     async def _tell_of(self, key: Key, *, again: bool) -> None:
