@@ -14,6 +14,7 @@ import yaml
 from tools.cluster.cluster import Cluster
 from tools.cluster.images import IMAGE, host_mounts
 from tools.cluster.kubectl import Kubectl
+from tools.cluster.processes import wait_until
 from tools.cluster.runtime import ROOT
 
 __all__ = ["installed"]
@@ -53,6 +54,7 @@ def installed(cluster: Cluster, folder: Path) -> Iterator[subprocess.CompletedPr
         kubectl.apply(webhooks)
         for role in reversed(_ROLES):
             processes.restart(role)
+        wait_until(cluster.product.refuses, "the webhooks answer again")
 
 
 def _forget_webhooks(kubectl: Kubectl) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cluster.world import OURS, World
-from tools.cluster.processes import ClusterError
+from tools.cluster.processes import ClusterError, wait_until
 
 UNKNOWN_FUNCTION = 'plateu("loss", 300)'
 REFUSED = "spec.rules[1].when: at 1:1 of the expression: unknown function 'plateu'; did you mean plateau?"
@@ -41,10 +41,12 @@ def no_webhook(world: World) -> Iterator[None]:
     kept = world.kubectl.get("validatingwebhookconfiguration", "trainwarden")
     kept["metadata"] = {"name": "trainwarden"}
     world.kubectl.run("delete", "validatingwebhookconfiguration", "trainwarden")
+    wait_until(lambda: not world.cluster.product.refuses(), "the webhook is forgotten")
     try:
         yield
     finally:
         world.kubectl.apply([kept])
+        wait_until(world.cluster.product.refuses, "the webhook answers again")
 
 
 @pytest.mark.parametrize("kind", BOTH_KINDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 from tools.cluster.control_plane import ControlPlane
-from tools.cluster.processes import Processes, answers, free_port, wait_until
+from tools.cluster.processes import ClusterError, Processes, answers, free_port, wait_until
 from tools.cluster.runtime import ROOT, host_runtime
 
 __all__ = ["Product"]
@@ -104,6 +104,22 @@ class Product:
         if webhooks:
             needed("operator", lambda: answers(self._webhook_port), "serving webhooks")
             self._plane.kubectl.apply(self._webhooks())
+            needed("operator", self.refuses, "refusing what is wrong")
+
+    def refuses(self) -> bool:
+        """Whether a policy that can't be judged is refused: the API server learns late of a webhook."""
+        rule = {"name": "bad", "when": "1 +"}
+        body = {
+            "apiVersion": "trainwarden.dev/v1alpha1",
+            "kind": "TrainingPolicy",
+            "metadata": {"name": "bad", "namespace": NAMESPACE},
+            "spec": {"selector": {}, "rules": [rule]},
+        }
+        try:
+            self._plane.kubectl.run("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(body))
+        except ClusterError as error:
+            return "denied the request" in str(error)
+        return False
 
     def start_bridge(self) -> None:
         """Start the HTTP bridge."""
