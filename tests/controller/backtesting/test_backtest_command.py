@@ -141,6 +141,34 @@ def test_the_table_names_wrong_stops_first(policy: Path, history: Path) -> None:
     assert re.search(r"flat\s+3 of 4 runs\s+2\s+1 \(25\.0%\)", text)
 
 
+def test_what_could_not_be_judged_is_told_below_the_table_and_in_the_page(tmp_path: Path, history: Path) -> None:
+    odd = tmp_path / "odd.yaml"
+    odd.write_text(
+        POLICY.replace('stepsSinceBest("loss")', 'stepsSinceBest("lss")').replace(
+            "selector:", 'match: "job.gpus == 1"\n  selector:'
+        )
+    )
+    page = tmp_path / "page.html"
+
+    text = call("--policy", odd, "--html", page, history).stdout
+
+    assert "flat/plateau had no value in any of 4 runs: " in text
+    assert "flat/nonFinite had no value" not in text
+    assert "flat/plateau had no value in any of 4 runs: " in page.read_text()
+    assert "flat was not for 4 of 4 runs" in call("--policy", odd, "--gpus", 2, history).stdout
+
+
+def test_a_curve_of_huge_values_has_numbers_at_its_axis(policy: Path, tmp_path: Path) -> None:
+    page, huge = tmp_path / "page.html", tmp_path / "huge.jsonl"
+    huge.write_text(
+        curve("huge", [1.7e308, -1.7e308, *([1.0] * 300)]) + "\n" + curve("more", [1.7e308, -1.7e308] * 200) + "\n"
+    )
+
+    call("--policy", policy, "--html", page, huge)
+
+    assert not re.search(r">(nan|inf|-inf)<|\bnan\b", page.read_text())
+
+
 def test_selectors_count_once_the_labels_of_the_runs_are_given(policy: Path, history: Path) -> None:
     for label, fired in (("tier=dev", 3), ("tier=prod", 0)):
         found = json.loads(call("--policy", policy, "--label", label, "--format", "json", history).stdout)

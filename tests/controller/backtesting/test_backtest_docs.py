@@ -10,7 +10,7 @@ from trainwarden.controller.cli_backtest import policy_backtest
 from trainwarden.controller.histories.formats import FORMATS
 from trainwarden.policies.backtest.outcome import Firing, PolicyOutcome, Replay, Stop
 from trainwarden.policies.backtest.recording import Setting
-from trainwarden.policies.backtest.summing import PolicyTotal, Totals
+from trainwarden.policies.backtest.summing import PolicyTotal, Totals, Unjudged
 from trainwarden.policies.backtest.track import MOST_BUCKETS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "backtest.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_every_field_of_the_json_is_in_the_page() -> None:
     text = PAGE.partition("## The JSON")[2]
     told = set(re.findall(r"`(\w+)`", text))
 
-    for kind in (Replay, Firing, PolicyOutcome, Stop, Totals, PolicyTotal):
+    for kind in (Replay, Firing, PolicyOutcome, Stop, Totals, PolicyTotal, Unjudged):
         names = {field.encode_name for field in msgspec.structs.fields(kind)}
         assert names - told <= {"curves"}, kind.__name__
 

@@ -1,5 +1,6 @@
 """Each format is recognised and gives what was logged, in files of the libraries themselves where possible."""
 
+import gzip
 import math
 from pathlib import Path
 
@@ -381,6 +382,11 @@ def test_a_decision_log_gives_what_was_known_when_something_was_decided(tmp_path
         ("a.jsonl", '{"step": 1, "loss": 2.0}\n{"step": 2, "lo\n', ":2", "not JSON"),
         ("a.jsonl", '{"step": 1, "loss": 2.0}\n[1]\n', ":2", "a JSON list"),
         ("a.jsonl", '{"step": 1, "loss": 2.0}\n{"step": "two", "loss": 1.0}\n', ":2", "step is 'two'"),
+        ("a.jsonl", '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": "1,5"}\n', ":2", "loss is '1,5'"),
+        ("a.jsonl", '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": [1.5]}\n', ":2", "loss is [1.5]"),
+        ("a.jsonl", "".join(f'{{"run_id": "{run}", "step": 1, "loss": 2.0}}\n' for run in ["a", "b", ""]), ":3",
+         "of no run, among those of 2"),
+        ("a.csv", "run,step,loss\n,1,2.0\na,1,2.0\nb,1,2.0\n", ":2", "of no run, among those of 2"),
         ("a.csv", "step,loss\n1,2.0\n2\n", ":3", "1 cells"),
         ("a.csv", "step,loss\n1,2.0\n2,high\n", ":3", "loss is 'high'"),
         ("a.csv", "step,loss\n1,2.0\n1.5,2.0\n", ":3", "step is '1.5'"),
@@ -461,14 +467,49 @@ def test_other_files_in_a_folder_are_passed_over(tmp_path: Path) -> None:
     assert [run.id for run in runs(tmp_path)] == [f"{tmp_path}/history.json", f"{tmp_path}/run/metrics.csv"]
 
 
-def test_a_broken_archive_is_told_with_its_line(tmp_path: Path) -> None:
-    import gzip
-
+@pytest.mark.parametrize("lines", [100_000, 20])
+def test_a_broken_archive_is_told_with_its_line_and_gives_what_stands_before(tmp_path: Path, lines: int) -> None:
     path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"step": 1, "loss": 2.0}\n' * 100_000)[:-20])
+    text = "".join(f'{{"step": {step}, "loss": {step % 7}.5}}\n' for step in range(lines))
+    path.write_bytes(gzip.compress(text.encode())[:-20])
 
     with pytest.raises(HistoryError, match=rf"^{path}:\d+: it can't be unpacked"):
         opened(path)
+    for named in (path, tmp_path):
+        reading = Reading(skip=True)
+        (run,) = recordings_in(named, reading)
+        assert len(list(run.open(reading).rows)) > lines // 2
+        assert reading.skipped == 1
+
+
+def test_a_file_of_which_nothing_can_be_unpacked_is_told_and_left_out_when_told_to(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"step": 1, "loss": 2.0}\n')[:8])
+    good = file(tmp_path, "b.jsonl", '{"step": 1, "loss": 2.0}\n')
+
+    for named in (path, tmp_path):
+        with pytest.raises(HistoryError, match=rf"^{path}: it can't be unpacked .*--skip-malformed"):
+            runs(named)
+        reading = Reading(skip=True)
+        assert [run.id for run in recordings_in(named, reading)] == ([] if named == path else [str(good)])
+        assert reading.told[0].startswith(f"{path}: it can't be unpacked")
+
+
+def test_texts_beside_the_numbers_are_passed_over(tmp_path: Path) -> None:
+    path = file(
+        tmp_path,
+        "a.jsonl",
+        '{"step": 1, "loss": 2.0, "note": "warm", "done": false, "at": null, "bins": [1, 2]}\n'
+        '{"step": 2, "loss": null, "note": 7, "done": true, "at": "x", "bins": [1]}\n'
+        '{"step": 3, "loss": "NaN", "note": "", "done": true, "at": "y"}\n',
+    )
+
+    _, rows = opened(path)
+
+    assert [(row.step, dict(row.metrics), dict(row.nonfinite)) for row in rows] == [
+        (1, {"loss": 2.0}, {}),
+        (3, {}, {"loss": "NaN"}),
+    ]
 
 
 def test_every_reader_has_a_name() -> None:

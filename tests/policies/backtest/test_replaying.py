@@ -232,3 +232,48 @@ def test_totals_add_up_what_policies_save_and_lose() -> None:
     assert builder.totals.money == pytest.approx(2 * 61 / 60 * 20)
     assert total.idle_share_saved is not None
     assert 0.4 < total.idle_share_saved < 0.6
+
+
+def test_steps_that_are_done_once_more_take_their_time_where_there_is_no_clock() -> None:
+    steps = [*range(1, 101), *range(51, 101)]  # went back to a checkpoint of step 50
+
+    found = replay("r", [Row(step, {"loss": 1.0 / step}) for step in steps], [], replace(SETTING, seconds_per_step=2.0))
+
+    assert found.elapsed_seconds == 2.0 * (100 + 49)
+    assert not found.clock
+
+
+def test_a_row_without_a_time_is_as_late_as_the_row_before() -> None:
+    timed = [Row(step, {"loss": 1.0}, seconds=0.5 * step) for step in range(1000, 1010)]
+    timed.insert(5, Row(1004, {"eval/loss": 1.0}))
+
+    found = replay("r", timed, [], SETTING)
+
+    assert (found.elapsed_seconds, found.clock) == (504.5, True)
+
+
+def test_what_a_policy_could_not_judge_is_told_with_the_reason() -> None:
+    guards = policy(
+        """[{name: flat, when: "plateau('eval/lss', 0.7, 0.01)", actions: [{type: Suspend}]},
+            {name: saved, when: "now > job.deadline"},
+            {name: late, when: "metrics['late'] > 1.0"},
+            {name: high, when: metrics.loss > 5.0}]"""
+    )
+    others = policy("[{name: high, when: metrics.loss > 5.0}]", name="others", match="job.gpus > 100")
+    builder = TotalsBuilder(["guard", "others"], SETTING)
+
+    for last in ({"late": 2.0}, {}):
+        found = replay(
+            "r", [*rows([3.0] * 30), Row(31, last or {"loss": 3.0}, seconds=3000.0)], [guards, others], SETTING
+        )
+        builder.add(found)
+
+    of_guards, of_others = found.outcomes
+    assert of_guards.matched
+    assert not of_others.matched
+    assert set(of_guards.without_value) == {"flat", "saved", "late"}
+    assert "eval/lss" in of_guards.without_value["flat"]
+    assert of_others.without_value == {}
+    totals = builder.totals.policies
+    assert [(each.rule, each.runs) for each in totals[0].without_value] == [("flat", 2), ("saved", 2), ("late", 1)]
+    assert [each.matched_runs for each in totals] == [2, 0]

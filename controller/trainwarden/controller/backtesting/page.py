@@ -17,6 +17,7 @@ from trainwarden.controller.backtesting.wording import (
     short_names,
     stop_of,
     told_firings,
+    unjudged_of,
     verdict_of,
 )
 from trainwarden.policies.backtest.outcome import Firing, Replay
@@ -79,6 +80,7 @@ def as_html(results: Results) -> str:
         "<h2>Policies</h2>",
         _policies(results),
         _LEGEND,
+        *(f"<p>· {escape(told)}</p>" for total in results.totals.policies for told in unjudged_of(total)),
         f"<h2>{title}</h2>",
         _MARKS,
         '<div class="cards">',

@@ -21,6 +21,7 @@ from trainwarden.controller.backtesting.wording import (
     seconds,
     short_names,
     told_firings,
+    unjudged_of,
     verdict_of,
 )
 from trainwarden.policies.backtest.outcome import Replay
@@ -51,6 +52,8 @@ def as_text(results: Results, *, most: int | None, width: int, color: bool) -> s
         console.print(f"… and {len(fired) - len(shown):,} more runs in which something fired; --all shows them\n")
     console.print(_policies(results))
     console.print(facts_of(results.totals))
+    for told in (line for total in results.totals.policies for line in unjudged_of(total)):
+        console.print(f"· {told}", style="dim", markup=False)
     return out.getvalue()
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "short_names",
     "stop_of",
     "told_firings",
+    "unjudged_of",
     "verdict_of",
 ]
 
@@ -54,6 +55,23 @@ def facts_of(totals: Totals) -> str:
     if totals.empty:
         text += f"; {totals.empty:,} recordings without a metric are left out"
     return text
+
+
+def unjudged_of(total: PolicyTotal) -> list[str]:
+    """What a policy could not judge, a sentence each; without them nothing found would look like nothing to find."""
+    told = []
+    if left := total.runs - total.matched_runs:
+        told.append(
+            f"{total.policy} was not for {left:,} of {total.runs:,} runs: its selector or match leaves them out"
+        )
+    for each in total.without_value:
+        runs = (
+            f"any of {each.runs:,} runs"
+            if each.runs == total.matched_runs
+            else f"{each.runs:,} of {total.matched_runs:,} runs"
+        )
+        told.append(f"{total.policy}/{each.rule} had no value in {runs}: {each.reason}")
+    return told
 
 
 def percent(share: float | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from trainwarden.controller.histories.recording import HistoryError, Reading
+from trainwarden.controller.histories.recording import DamagedError, HistoryError, Reading
 from trainwarden.controller.histories.values import short
 
 __all__ = ["MOST_DOCUMENT", "document", "head", "lines", "open_bytes"]
@@ -28,7 +28,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, unpacked when it is gzip, bzip2 or xz.
 
     Raises:
-        HistoryError: It can't be opened.
+        DamagedError: It can't be opened.
     """
     try:
         with path.open("rb") as file:
@@ -38,20 +38,24 @@ def open_bytes(path: Path) -> IO[bytes]:
                 return cast("IO[bytes]", opener(path, "rb"))
         return path.open("rb")
     except OSError as error:
-        raise HistoryError(str(path), error.strerror or str(error), "name a file or folder with histories") from error
+        raise DamagedError(str(path), error.strerror or str(error), "name a file or folder with histories") from error
 
 
 def head(path: Path, size: int = 65_536) -> bytes:
-    """The beginning of a file, unpacked.
+    """The beginning of a file, unpacked; as much as can be, where it is cut short.
 
     Raises:
-        HistoryError: It can't be read.
+        DamagedError: Nothing of it can be read.
     """
+    found = b""
     with open_bytes(path) as file:
         try:
-            return file.read(size)
+            while len(found) < size and (more := cast("io.BufferedReader", file).read1(size - len(found))):
+                found += more
         except _DAMAGED as error:
-            raise HistoryError(str(path), f"it can't be unpacked ({error})", "give the whole file") from error
+            if not found:
+                raise DamagedError(str(path), f"it can't be unpacked ({error})", "give the whole file") from error
+    return found
 
 
 def lines(path: Path, reading: Reading) -> Iterator[tuple[int, bytes]]:
@@ -89,7 +93,7 @@ def document(path: Path) -> bytes:
         try:
             data = file.read(MOST_DOCUMENT + 1)
         except _DAMAGED as error:
-            raise HistoryError(str(path), f"it can't be unpacked ({error})", "give the whole file") from error
+            raise DamagedError(str(path), f"it can't be unpacked ({error})", "give the whole file") from error
     if len(data) > MOST_DOCUMENT:
         raise HistoryError(str(path), f"one JSON value of more than {short(MOST_DOCUMENT)} bytes", "write JSON Lines")
     return data

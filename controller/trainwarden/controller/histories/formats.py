@@ -19,7 +19,7 @@ from trainwarden.controller.histories import (
 )
 from trainwarden.controller.histories.columns import columns_of
 from trainwarden.controller.histories.files import document, head
-from trainwarden.controller.histories.recording import HistoryError, Reading, Recording
+from trainwarden.controller.histories.recording import DamagedError, HistoryError, Reading, Recording
 from trainwarden.controller.histories.values import parse_json, short
 
 __all__ = ["FORMATS", "recordings_in"]
@@ -66,7 +66,18 @@ def recordings_in(path: Path, reading: Reading, *, reader: str | None = None) ->
     if path.is_dir():
         yield from _folder(path, reading, reader)
         return
-    yield from FORMATS[reader or _format_of(path)](path, reading)
+    try:
+        yield from FORMATS[reader or _format_of(path)](path, reading)
+    except DamagedError as error:
+        _leave_out(error, reading)
+
+
+def _leave_out(error: DamagedError, reading: Reading) -> None:
+    if not reading.skip:
+        raise DamagedError(
+            error.place, error.found, f"{error.remedy}; --skip-malformed leaves such files out"
+        ) from error
+    reading.left_out(f"{error.place}: {error.found}")
 
 
 def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Recording]:
@@ -103,12 +114,14 @@ def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Reco
         found = True
         yield trainer_state.TrainerStateRun(str(path), path)
     for path in others:
-        format_ = _format_in_folder(path)
-        if format_ is None:
-            continue
-        for each in FORMATS[format_](path, reading):
+        try:
+            format_ = _format_in_folder(path)
+            for each in FORMATS[format_](path, reading) if format_ is not None else ():
+                found = True
+                yield each
+        except DamagedError as error:
             found = True
-            yield each
+            _leave_out(error, reading)
     if not found:
         raise HistoryError(str(folder), "no history in this folder", f"known are {', '.join(FORMATS)}")
 
@@ -126,6 +139,8 @@ def _format_in_folder(path: Path) -> str | None:
                 return format_
         else:
             return format_
+    except DamagedError:
+        raise
     except HistoryError:
         return None
     columns = columns_of(names)

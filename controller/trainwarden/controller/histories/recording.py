@@ -10,7 +10,7 @@ from typing import Protocol
 
 from trainwarden.policies.backtest.recording import Row
 
-__all__ = ["HistoryError", "Opened", "Reading", "Recording"]
+__all__ = ["DamagedError", "HistoryError", "Opened", "Reading", "Recording"]
 
 _TOLD = 20  # malformed places that are told one by one
 
@@ -21,6 +21,10 @@ class HistoryError(Exception):
     def __init__(self, place: str, found: str, remedy: str = "") -> None:
         self.place, self.found, self.remedy = place, found, remedy
         super().__init__(f"{place}: {found}{f'; {remedy}' if remedy else ''}")
+
+
+class DamagedError(HistoryError):
+    """A file can't be read or unpacked, whatever its format is."""
 
 
 @dataclass(slots=True)

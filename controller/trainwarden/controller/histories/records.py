@@ -16,6 +16,7 @@ from trainwarden.policies.backtest.recording import Row
 __all__ = ["Record", "RecordsOf", "grouped", "opened"]
 
 _MOST_RUNS = 100_000
+_MOST_NAMELESS = 1000  # records without a run after which there are no runs in a file
 
 Record = tuple[int | str, Mapping[str, Any]]
 """Line, or another place, and the values by name."""
@@ -37,9 +38,7 @@ class RecordsRun:
         """Read the records of the run."""
         records = self.records(self.path, reading)
         if self.run is not None:
-            records = (
-                record for record in records if str(record[1].get(columns_of(record[1]).run or "", "")) == self.run
-            )
+            records = (record for record in records if _run_of(record[1]) == self.run)
         return opened(records, self.path, reading)
 
 
@@ -50,20 +49,31 @@ def grouped(path: Path, records: RecordsOf, reading: Reading) -> Iterator[Record
         HistoryError: A record can't be read.
     """
     names: dict[str, None] = {}
-    for _, values in records(path, Reading(skip=True) if reading.skip else reading):
-        column = columns_of(values).run
-        if column is None:
-            if not names:
+    nameless: list[int | str] = []
+    for count, (line, values) in enumerate(records(path, Reading(skip=True) if reading.skip else reading)):
+        name = _run_of(values)
+        if name is None:
+            if not names and count >= _MOST_NAMELESS:
                 break
+            if len(nameless) < _MOST_NAMELESS:
+                nameless.append(line)
             continue
-        names[str(values.get(column))] = None
+        names[name] = None
         if len(names) > _MOST_RUNS:
             break
     if len(names) < 2:
         yield RecordsRun(str(path), path, records)
         return
+    for line in nameless:
+        reading.malformed(path, line, f"of no run, among those of {len(names):,}", "each names its run")
     for name in names:
         yield RecordsRun(f"{path}#{name}", path, records, name)
+
+
+def _run_of(values: Mapping[str, Any]) -> str | None:
+    column = columns_of(values).run
+    name = values.get(column) if column is not None else None
+    return None if name in (None, "") else str(name)
 
 
 def opened(records: Iterable[Record], path: Path, reading: Reading) -> Opened:
@@ -83,6 +93,7 @@ class _Rows:
         self._path, self._reading = path, reading
         self._columns: dict[tuple[str, ...], Columns] = {}
         self._stopwatch: Stopwatch | None = None
+        self._texts: dict[str, bool] = {}  # whether a name stands for texts, once a value of it was seen
         self._stepped = False  # some record had a step of its own
         self._count = 0
         self._step = 0
@@ -100,7 +111,14 @@ class _Rows:
                     self._columns.clear()
                 columns = self._columns[keys] = columns_of(keys)
             named = columns.named
-            made = row(0, {name: value for name, value in values.items() if name not in named})
+            metrics = {
+                name: value for name, value in values.items() if name not in named and self._is_metric(name, value)
+            }
+            if wrong := next((name for name, value in metrics.items() if number(value) is None), None):
+                found = f"{wrong} is {short(metrics[wrong])}"
+                self._reading.malformed(self._path, line, found, f"numbers stand at {wrong}")
+                continue
+            made = row(0, metrics)
             if not made.metrics and not made.nonfinite:
                 continue
             step = self._step_of(line, values, columns)
@@ -114,6 +132,10 @@ class _Rows:
             epoch = number(values.get(columns.epoch)) if columns.epoch is not None else None
             made.epoch = epoch if isinstance(epoch, float) else None
             yield made
+
+    def _is_metric(self, name: str, value: Any) -> bool:
+        """Whether a name stands for numbers: it does, or does not, from its first value on."""
+        return value is not None and not self._texts.setdefault(name, number(value) is None)
 
     def _step_of(self, line: int | str, values: Mapping[str, Any], columns: Columns) -> int | None:
         self._count += 1

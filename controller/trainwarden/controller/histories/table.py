@@ -49,10 +49,8 @@ def header(path: Path) -> tuple[list[str], str]:
 
 
 def records(path: Path, reading: Reading) -> Iterator[Record]:
-    """One record a line; an empty cell is no value, and a column whose first cell is a text is left out."""
+    """One record a line; an empty cell is no value."""
     names, delimiter = header(path)
-    texts: dict[str, bool] = {}  # whether a column holds text, once a cell of it was seen
-    apart = columns_of(names).named
     rows = iter(lines(path, reading))
     next(rows, None)
     for line, data in rows:
@@ -64,23 +62,8 @@ def records(path: Path, reading: Reading) -> Iterator[Record]:
         if len(cells) != len(names):
             reading.malformed(path, line, f"{len(cells)} cells", f"{len(names)} as in the first line are right")
             continue
-        values: dict[str, str] = {}
-        wrong = ""
-        for name, cell in zip(names, cells, strict=True):
-            if not cell or cell in ("None", "null"):
-                continue
-            if name not in apart:
-                is_text = number(cell) is None
-                if texts.setdefault(name, is_text):
-                    continue
-                if is_text:
-                    wrong = f"{name} is {short(cell)}"
-                    break
-            values[name] = cell
-        if wrong:
-            reading.malformed(path, line, wrong, "numbers stand in this column")
-            continue
-        yield line, values
+        filled = zip(names, cells, strict=True)
+        yield line, {name: cell for name, cell in filled if cell and cell not in ("None", "null")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,14 @@ __all__ = ["judged_metric", "main_metric"]
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'")
 _DOTTED = re.compile(r"\bmetrics\.([A-Za-z_][A-Za-z0-9_]*)")
 _WORDS = re.compile(r"[a-z]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HELD_OUT = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
 _TRAINED = frozenset({"train", "training"})
 _OBJECTIVES = frozenset({"reward", "rewards", "accuracy", "acc", "score", "bleu", "wer", "perplexity", "ppl"})
+_REWARDS = frozenset({"reward", "rewards", "return", "rew"})
+_PLAYED = frozenset({"critic", "env", "episode", "ep", "objective", "rlhf", "rollout"})
+_PREFERENCES = frozenset({"chosen", "margin", "margins", "rejected"})  # of rewards that are a by-product of the loss
+_NO_MEAN = frozenset({"max", "min", "raw", "std", "stdev", "sum", "var"})
 _CONDUCT = frozenset(
     _WORDS.findall(
         "clip clipped completion completions epoch epochs examples flops fraction grad gradient kl learning length "
@@ -65,16 +70,31 @@ def _named(text: str, values: object, known: Collection[str]) -> str | None:
 
 
 def main_metric(known: Collection[str]) -> str | None:
-    """The metric by which a run as a whole is measured: a held-out loss, else a loss, else another aim.
+    """The metric by which a run as a whole is measured: a reward, else a held-out loss, else a loss, else another aim.
 
-    None when there is none but learning rates, norms, counts and the like.
+    Where a training plays for a reward, its loss says nothing. In preference tuning the loss is the aim, and what is
+    called rewards (`rewards/chosen`, `rewards/margins`) comes of it. None when there is none but learning rates, norms,
+    counts and the like.
     """
-    ranked = sorted((rank, len(name), name) for name in known if (rank := _rank(name)) is not None)
+    words = {name: frozenset(_WORDS.findall(_HUMP.sub("_", name).lower())) for name in known}
+    plays = not any(_PREFERENCES & each for each in words.values())
+    ranked = sorted(
+        (rank, len(name), name)
+        for name, each in words.items()
+        if (rank := -1 if plays and _is_reward(each) else _rank(name, each)) is not None
+    )
     return ranked[0][2] if ranked else None
 
 
-def _rank(name: str) -> int | None:
-    words = set(_WORDS.findall(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
+def _is_reward(words: frozenset[str]) -> bool:
+    if words & _NO_MEAN or words & _CONDUCT or "loss" in words:
+        return False
+    if words & _REWARDS:
+        return bool(words & _PLAYED) or words <= _REWARDS | _HELD_OUT | _TRAINED | {"mean"}
+    return bool(words & {"score", "scores"}) and bool(words & _PLAYED)
+
+
+def _rank(name: str, words: frozenset[str]) -> int | None:
     held_out, loss = bool(words & _HELD_OUT), "loss" in words or name.lower().endswith("loss")
     if words & _CONDUCT and not loss:
         return None

@@ -45,6 +45,8 @@ class PolicyOutcome(msgspec.Struct, frozen=True, rename="camel"):
     policy: str
     fires: int  # episodes of all its rules
     stop: Stop | None
+    matched: bool = True  # whether it was for this run
+    without_value: dict[str, str] = {}  # rules whose condition never had a value in it, and why at the last look
 
 
 class Curve(msgspec.Struct, frozen=True, rename="camel"):

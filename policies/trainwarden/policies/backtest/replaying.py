@@ -144,6 +144,15 @@ class _Walk:
             if at == tick:
                 self._look(timed, at)
 
+    def values_of(self, policy: CompiledPolicy) -> tuple[bool, dict[str, str]]:
+        """Whether a policy was for this run, and its rules whose condition never had a value, with the reason."""
+        watches = (self.by_data, self.by_time)
+        matched = any(policy.uid in watch.memory.policies for watch in watches)
+        lacking = {
+            rule: why for watch in watches for (uid, rule), why in watch.without_value.items() if uid == policy.uid
+        }
+        return matched, lacking if matched else {}
+
     def _note(self, judgement: Judgement, seconds: float) -> None:
         """Make one event of what a rule did at this moment."""
         at_once: dict[tuple[str, str], _Event] = {}
@@ -193,14 +202,11 @@ def replay(
     start = started_at or setting.started_at
     walk = _Walk(policies, RunState(_facts(id_, setting, start)), setting, start)
     tracks: dict[str, Track] = {}
+    pace = _Pace(setting.seconds_per_step)
     seconds = 0.0
     last_step = 0
-    clock = True
     for row in rows:
-        if row.seconds is None:
-            clock = False
-        at = row.step * setting.seconds_per_step if row.seconds is None else row.seconds
-        seconds = max(seconds, min(at, _LONGEST))
+        seconds = max(seconds, min(pace.at(row), _LONGEST))
         if row.total is not None:
             total = row.total
         walk.take(row, seconds, total)
@@ -216,7 +222,26 @@ def replay(
             walk.look(seconds)
     if walk.rows:
         walk.look(seconds, last=True)
-    return _result(id_, walk, tracks, last_step, seconds, clock=clock, curves=curves)
+    return _result(id_, walk, tracks, last_step, seconds, clock=pace.clock, curves=curves)
+
+
+@dataclass(slots=True)
+class _Pace:
+    """The time of rows: as recorded, else so long for each step, also for steps that are done once more."""
+
+    seconds_per_step: float
+    clock: bool = False  # a row had one; one without is as late as the row before
+    _seconds: float = 0.0
+    _step: int = 0
+
+    def at(self, row: Row) -> float:
+        if row.seconds is not None:
+            self.clock = True
+            self._seconds = row.seconds
+        elif not self.clock and row.step > self._step:
+            self._seconds += (row.step - self._step) * self.seconds_per_step
+        self._step = row.step
+        return self._seconds
 
 
 def _never(seconds: float | None) -> float:
@@ -272,14 +297,12 @@ def _result(
                 to_come=_to_come(event.metric, event.step, tracks),
             )
         )
-    outcomes = [
-        PolicyOutcome(
-            policy=(name := str(policy.ref)),
-            fires=walk.fires.get(name, 0),
-            stop=_stop(stops[name], main, tracks, walk.setting, end) if name in stops else None,
-        )
-        for policy in walk.policies
-    ]
+    outcomes = []
+    for policy in walk.policies:
+        name = str(policy.ref)
+        stop = _stop(stops[name], main, tracks, walk.setting, end) if name in stops else None
+        matched, without_value = walk.values_of(policy)
+        outcomes.append(PolicyOutcome(name, walk.fires.get(name, 0), stop, matched, without_value))
     shown = dict.fromkeys([main, *(firing.metric for firing in firings)]) if curves else {}
     return Replay(
         id=id_,

@@ -9,7 +9,15 @@ import msgspec
 from trainwarden.policies.backtest.outcome import Replay
 from trainwarden.policies.backtest.recording import Setting
 
-__all__ = ["PolicyTotal", "Totals", "TotalsBuilder"]
+__all__ = ["PolicyTotal", "Totals", "TotalsBuilder", "Unjudged"]
+
+
+class Unjudged(msgspec.Struct, rename="camel"):
+    """A rule that had no value in a run from its beginning to its end, so that nothing is known of it there."""
+
+    rule: str
+    runs: int = 0
+    reason: str = ""  # in the first of them
 
 
 class PolicyTotal(msgspec.Struct, rename="camel"):
@@ -17,6 +25,7 @@ class PolicyTotal(msgspec.Struct, rename="camel"):
 
     policy: str
     runs: int = 0
+    matched_runs: int = 0  # that it was for
     fires: int = 0
     fired_runs: int = 0
     stops: int = 0
@@ -27,6 +36,7 @@ class PolicyTotal(msgspec.Struct, rename="camel"):
     money_saved: float | None = None  # None without a price
     money_lost: float | None = None
     idle_share_saved: float | None = None  # of the time after the last 1 % of improvement; None when there is none
+    without_value: list[Unjudged] = []
 
 
 class Totals(msgspec.Struct, rename="camel"):
@@ -72,6 +82,9 @@ class TotalsBuilder:
         self._idle += idle
         for total, outcome in zip(totals.policies, replay.outcomes, strict=True):
             total.runs += 1
+            total.matched_runs += outcome.matched
+            for rule, reason in outcome.without_value.items():
+                self._unjudged(total, rule, reason).runs += 1
             total.fires += outcome.fires
             total.fired_runs += outcome.fires > 0
             stop = outcome.stop
@@ -87,3 +100,11 @@ class TotalsBuilder:
                 if not stop.wrong:
                     self._idle_saved[total.policy] += min(replay.elapsed_seconds - stop.elapsed_seconds, idle)
             total.idle_share_saved = self._idle_saved[total.policy] / self._idle if self._idle > 0 else None
+
+    @staticmethod
+    def _unjudged(total: PolicyTotal, rule: str, reason: str) -> Unjudged:
+        found = next((each for each in total.without_value if each.rule == rule), None)
+        if found is None:
+            found = Unjudged(rule, reason=reason)
+            total.without_value.append(found)
+        return found

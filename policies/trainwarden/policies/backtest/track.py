@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from trainwarden.policies.directions import higher_is_better
@@ -10,6 +11,8 @@ __all__ = ["MOST_BUCKETS", "Gain", "Point", "Track"]
 
 MOST_BUCKETS = 128
 """A track is this many means at most, each of the same number of values: 0.8 to 1.6 % of the run."""
+
+_MOST = 1e300  # greater values count as this one, so that differences of two are finite
 
 
 @dataclass(slots=True)
@@ -50,6 +53,8 @@ class Track:
 
     def add(self, step: int, seconds: float, value: float) -> None:
         """Add a finite value; values come in order of time."""
+        if not -_MOST < value < _MOST:
+            value = math.copysign(_MOST, value)
         points = self.points
         last = points[-1] if points else None
         if last is not None and last.count < self._size:

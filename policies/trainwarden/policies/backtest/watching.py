@@ -40,15 +40,31 @@ class Watch:
     memory: RunMemory = field(default_factory=RunMemory)
     looked: float = -math.inf  # the newest look
     wake: float | None = None  # when the judge wants to look again
+    without_value: dict[tuple[str, str], str] = field(default_factory=dict)  # (uid, rule) that had none yet, and why
+
+    def __post_init__(self) -> None:
+        self.without_value = {(policy.uid, rule.spec.name): "" for policy in self.policies for rule in policy.rules}
 
     def look(self, run: RunState, start: datetime, seconds: float) -> Judgement | None:
         """Judge the run; None without a rule."""
         if not self.policies:
             return None
         judgement = judge(self.policies, run, self.memory, start + timedelta(seconds=seconds))
+        self._note_values()
         self.looked = seconds
         self.wake = (judgement.wake_at - start).total_seconds() if judgement.wake_at is not None else None
         return judgement
+
+    def _note_values(self) -> None:
+        for uid, name in list(self.without_value):
+            known = self.memory.policies.get(uid)
+            state = known.rules.get(name) if known is not None else None
+            if state is None:
+                continue
+            if state.unknown:
+                self.without_value[uid, name] = state.unknown
+            else:
+                del self.without_value[uid, name]
 
     @property
     def engaged(self) -> bool:
@@ -66,6 +82,8 @@ class Watch:
                 continue
             for rule in policy.rules:
                 value = rule.when.evaluate(scope, variables).value
+                if value is not None:
+                    self.without_value.pop((policy.uid, rule.spec.name), None)
                 if value is True or (value is None and rule.spec.on_unknown is OnUnknown.TRUE):
                     return False
         return True
