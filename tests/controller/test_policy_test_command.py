@@ -77,6 +77,23 @@ def test_a_failure_looks_as_the_docs_show(folder: Path, monkeypatch: pytest.Monk
     assert done.output == f"{shown}0 passed, 1 failed\n"
 
 
+def test_built_in_policies_are_tested_by_their_names(folder: Path) -> None:
+    file = folder / "presets-test.yaml"
+    text = """presets: [balanced, conservative]
+tests:
+- name: a loss that is not finite
+  series: {loss: 1x5 NaNx10}
+  expect:
+  - {policy: balanced, rule: nonFinite, at: 10m, verdict: Firing}
+  - {policy: conservative, rule: nonFinite, at: 4m, verdict: Inactive}
+"""
+    file.write_text(text)
+    assert run(file).output == f"pass  {file}:3: a loss that is not finite\n1 passed, 0 failed\n"
+
+    file.write_text(text.replace("balanced, c", "balance, c"))
+    assert f"{file}:1:11: presets[0]: the preset 'balance'; there are conservative, balanced, eager" in run(file).output
+
+
 def test_text_tells_what_failed_and_where(folder: Path) -> None:
     file = folder / "some-test.yaml"
 

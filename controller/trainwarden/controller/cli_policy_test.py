@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +14,7 @@ from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from trainwarden.policies.compiling import CompiledPolicy
+    from trainwarden.policies.models import Policy
     from trainwarden.policies.problems import Problem
     from trainwarden.policies.unittests.reading import PolicyTestFile
     from trainwarden.policies.unittests.running import Outcome
@@ -113,10 +114,20 @@ def _policies(
     from trainwarden.controller.policy_files import check_files
     from trainwarden.policies.compiling import compile_policy
     from trainwarden.policies.expressions.engines import engine as cel_engine
+    from trainwarden.policies.loading import load_policies
+    from trainwarden.policies.presets import PRESETS, preset
 
     cel = cel_engine(engine)
     problems: list[Problem] = []
     compiled: dict[str, CompiledPolicy] = {}
+
+    def take(policies: Iterable[Policy], place: tuple[str, int]) -> None:
+        for policy in (compile_policy(each, cel) for each in policies):
+            if policy.uid in compiled:
+                found = f"a second policy of the name {policy.ref.name!r}"
+                problems.append(tests.document.problem(place, found, "give each its own"))
+            compiled[policy.uid] = policy
+
     for index, given in enumerate(tests.tests.policies):
         place = ("policies", index)
         if not (folder / given).is_file():
@@ -124,9 +135,11 @@ def _policies(
             continue
         checked = check_files([folder / given], engine=engine)
         problems += checked.problems
-        for policy in (compile_policy(each, cel) for each in checked.policies):
-            if policy.uid in compiled:
-                found = f"a second policy of the name {policy.ref.name!r}"
-                problems.append(tests.document.problem(place, found, "give each its own"))
-            compiled[policy.uid] = policy
+        take(checked.policies, place)
+    for index, name in enumerate(tests.tests.presets):
+        place = ("presets", index)
+        if name not in PRESETS:
+            problems.append(tests.document.problem(place, f"the preset {name!r}", f"there are {', '.join(PRESETS)}"))
+            continue
+        take(load_policies(preset(name), source=f"preset {name}").policies, place)
     return list(compiled.values()), problems

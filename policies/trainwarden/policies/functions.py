@@ -214,7 +214,7 @@ def _overfitting(question: Question) -> bool:
 
 
 def _throughput_drop(question: Question) -> bool:
-    ratio, blocks = question.number(1), question.run.pace.blocks
+    ratio, blocks = question.number(1, "ratio"), question.run.pace.blocks
     length, by_time = question.window(question.window_at)
     if not by_time or not question.run.pace.known():
         raise UnknownValueError("too few steps of this attempt were timed yet to know the pace")
@@ -239,9 +239,7 @@ def _statistic(compute: Callable[[View], float], needed: int) -> Callable[[Quest
 
 
 def _quantile(question: Question) -> float:
-    q = question.number(2)
-    if not 0 <= q <= 1:
-        raise UnknownValueError(f"quantile was given q = {q:g}; 0 to 1 is right")
+    q = question.number(2, "q")
     return question.windowed(lambda view: view.quantile(q), needed=1)
 
 

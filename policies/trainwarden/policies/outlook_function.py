@@ -11,8 +11,6 @@ from trainwarden.policies.series import Series
 
 __all__ = ["by_outlook", "is_by_outlook"]
 
-_MOST_TOLERATED = 0.5
-
 
 def is_by_outlook(question: Question) -> bool:
     """Whether the call names a share of the run and a tolerance, not a window."""
@@ -25,13 +23,7 @@ def by_outlook(question: Question, series: Series) -> bool:
     Raises:
         UnknownValueError: Arguments out of range; too few values in the stretch, or it begins before the first value.
     """
-    name, share, tolerance = question.text(0), question.number(1), question.number(2)
-    if not 0 < share < 1:
-        raise UnknownValueError(f"plateau was given the share {share:g}; more than 0.0 and less than 1.0 is right")
-    if not 0 < tolerance <= _MOST_TOLERATED:
-        raise UnknownValueError(
-            f"plateau was given the tolerance {tolerance:g}; more than 0.0 and at most {_MOST_TOLERATED:g} is right"
-        )
+    name, share, tolerance = question.text(0), question.number(1, "share"), question.number(2, "tolerance")
     higher, newest = question.higher(3), float(series.newest_step())
     total = question.run.total()
     question.own = max(question.end(by_time=False) - newest * share, 1.0)

@@ -12,6 +12,7 @@ from trainwarden.policies.expressions.protocol import CelValue, UnknownValueErro
 from trainwarden.policies.lengths import ago
 from trainwarden.policies.series import Series
 from trainwarden.policies.view import View
+from trainwarden.policies.vocabulary import RANGES
 
 if TYPE_CHECKING:
     from trainwarden.policies.run import RunState
@@ -92,11 +93,13 @@ class Question:
             raise UnknownValueError(f"{self.function} was given the window {value!r}; more than nothing is right")
         return float(length), by_time
 
-    def number(self, at: int) -> float:
-        """A number."""
+    def number(self, at: int, name: str) -> float:
+        """A number within the range of a parameter."""
         value = self.arguments[at]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UnknownValueError(f"{self.function} was given {value!r}; a number is right")
+        if value not in RANGES[name]:
+            raise UnknownValueError(f"{self.function} was given the {name} {value:g}; {RANGES[name]}")
         return float(value)
 
     def series(self, at: int = 0) -> Series:

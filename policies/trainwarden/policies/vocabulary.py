@@ -4,11 +4,11 @@ the checks at write time, the docs and the editor's completion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["FUNCTIONS", "VARIABLES", "Function", "Overload", "Type", "Variable"]
+__all__ = ["FUNCTIONS", "RANGES", "VARIABLES", "Function", "Overload", "Range", "Type", "Variable"]
 
 
 class Type(StrEnum):
@@ -31,6 +31,25 @@ class Variable:
     name: str  # dotted
     type: Type
     doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a number that is given to a function may be."""
+
+    low: float
+    high: float
+    inside: bool = False  # the low end itself is none
+    below: bool = False  # nor is the high end
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.inside else value >= self.low
+        return above and (value < self.high if self.below else value <= self.high)
+
+    def __str__(self) -> str:
+        if not self.inside and not self.below:
+            return f"{self.low:g} to {self.high:g} is right"
+        return f"more than {self.low} and {'less than' if self.below else 'at most'} {self.high} is right"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +157,14 @@ def _whole(result: Type, *, direction: bool = False) -> tuple[Overload, ...]:
     tails: Sequence[tuple[tuple[str, Type], ...]] = [(), (_DIRECTION,)] if direction else [()]
     return tuple(Overload((_METRIC, *tail), result) for tail in tails)
 
+
+RANGES: Mapping[str, Range] = {
+    "share": Range(0.0, 1.0, inside=True, below=True),
+    "tolerance": Range(0.0, 0.5, inside=True),
+    "ratio": Range(0.0, 1.0, inside=True, below=True),
+    "q": Range(0.0, 1.0),
+}
+"""Of parameters, by name. A literal is checked when a policy is written; what is computed makes the call unknown."""
 
 _SHARES = (_METRIC, ("share", _D), ("tolerance", _D))
 _OUTLOOK = (Overload(_SHARES, _B), Overload((*_SHARES, _DIRECTION), _B))

@@ -238,6 +238,24 @@ def test_what_was_used_is_told_as_written(which: Literal["cpp", "python"]) -> No
         ),
         ('plateau("loss", 5, "up")', 'when:1:20: the direction \'up\'; "lower" or "higher" is better'),
         ('plateau("loss", -5)', "when:1:17: a window of -5 steps; at least 1 is right"),
+        (
+            'plateau("loss", 1.0, 0.01)',
+            "when:1:17: the share 1.0; more than 0.0 and less than 1.0 is right",
+        ),
+        (
+            'plateau("loss", 0.5, 0.6)',
+            "when:1:22: the tolerance 0.6; more than 0.0 and at most 0.5 is right",
+        ),
+        (
+            'throughputDrop(duration("10m"), 50.0)',
+            "when:1:33: the ratio 50.0; more than 0.0 and less than 1.0 is right",
+        ),
+        ('quantile("loss", 100, 1.5) > 1.0', "when:1:23: the q 1.5; 0 to 1 is right"),
+        ('throughputDrop(duration("10m"), 1)', "when:1:33: the ratio as a whole number; write 1.0"),
+        (
+            'plateau("loss", job.gpus, 0.1)',
+            "when:1:17: the share as a whole number; write it with a point, such as 0.5",
+        ),
         ("has(job.gpus)", "when:1:1: has(job.gpus); has() asks for a metric or a label, such as has(metrics.loss)"),
         ("null == null", "when:1:1: null; bool, int, double, string, duration and timestamp are the types of policies"),
         ("{'a': 1}.size() == 1", "when:1:1: a map in braces; it is not part of the language of policies"),

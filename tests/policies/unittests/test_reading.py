@@ -76,7 +76,10 @@ def test_a_wrong_expectation_is_told(expectation: str, says: str) -> None:
         ("", "t.yaml:1:1: no tests; a test file is one document with policies and tests"),
         ("policies: [p]\n---\ntests: []", "2 documents; a test file is one document"),
         ("[1]", "a list; a test file has policies and tests"),
-        ("tests: []", "policies: it is missing; add it"),
+        (
+            "tests: [{name: a, expect: [{fires: 0}]}]",
+            "neither policies nor presets; name files in policies, or built-in ones in presets",
+        ),
         ("policies: []\ntests: []", "tests: an empty list; write at least 1"),
         ("policies: [p]\npolicy: x\ntests: []", "policy: an unknown key; did you mean policies?"),
         ("policies: [p]\npolicies: [q]\ntests: []", "t.yaml:2:1: policies: the key is there twice; keep one"),

@@ -35,6 +35,34 @@ expect:
     assert failures(text, rule(LADDER)) == []
 
 
+def test_waits_are_over_to_the_second_however_seldom_is_looked() -> None:
+    text = """
+policies: [p.yaml]
+every: 10m
+tests:
+- name: one
+  series: {loss: 1 3x3 1x2}
+  executor: {takes: 0s}
+  expect: [{at: 50m, verdict: Inactive}]
+"""
+    quick = rule(
+        """
+when: metrics.loss > 2.0
+for: 7s
+actions:
+- {type: Notify}
+- {type: Checkpoint, after: 11s}
+"""
+    )
+
+    (outcome,) = outcomes(text, quick)
+
+    times = {each.what: each.at.total_seconds() for each in reversed(outcome.happenings)}
+    assert times["Pending"] == 600
+    assert times["Firing"] == 607
+    assert times["Checkpoint Requested Due"] == 618
+
+
 def test_a_suspend_that_is_done_suspends_the_run_until_its_row_says_restart() -> None:
     text = """
 run: 1+1x50 restart 20+1x50

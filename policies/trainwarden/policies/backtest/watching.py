@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from trainwarden.policies.compiling import CompiledPolicy
 from trainwarden.policies.explaining import variables_of
 from trainwarden.policies.judge import Judgement, judge
-from trainwarden.policies.ladder import due_at
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.models import OnUnknown
 from trainwarden.policies.run import RunState
+from trainwarden.policies.waits import next_due
 
 __all__ = ["Watch", "part"]
 
@@ -90,24 +90,7 @@ class Watch:
 
     def next_due(self, start: datetime) -> float | None:
         """When the next `for`, `keepFiringFor` or wait of a ladder is over, after the newest look; None: none waits."""
-        found: float | None = None
-        for policy in self.policies:
-            known = self.memory.policies.get(policy.uid)
-            if known is None or not known.engaged:
-                continue
-            for rule in policy.rules:
-                state = known.rules.get(rule.spec.name)
-                if state is None or not state.engaged:
-                    continue
-                moments = []
-                if state.firing_since is None and state.since is not None and state.paused is None:
-                    moments.append(state.since + rule.spec.for_)
-                elif state.firing_since is not None:
-                    if state.since is None and state.last_true is not None:
-                        moments.append(state.last_true + rule.spec.keep_firing_for)
-                    moments += [due_at(state, rule.spec.actions[step.index]) for step in state.steps if step.open]
-                for moment in moments:
-                    seconds = (moment - start).total_seconds()
-                    if seconds > self.looked and (found is None or seconds < found):
-                        found = seconds
-        return found
+        if not self.memory.engaged:
+            return None
+        found = next_due(self.policies, self.memory, start + timedelta(seconds=self.looked))
+        return (found - start).total_seconds() if found is not None else None

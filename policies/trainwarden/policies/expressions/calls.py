@@ -18,10 +18,11 @@ from trainwarden.policies.expressions.types import (
     INT,
     STRING,
     TIMESTAMP,
+    CelType,
     list_of,
     of_vocabulary,
 )
-from trainwarden.policies.vocabulary import FUNCTIONS, Function, Overload
+from trainwarden.policies.vocabulary import FUNCTIONS, RANGES, Function, Overload
 
 if TYPE_CHECKING:
     from trainwarden.policies.expressions.checking import Checker
@@ -237,6 +238,7 @@ def _history(checker: Checker, node: Call, function: Function) -> Part:
             if isinstance(part.constant, str) and _LENGTH.match(part.constant) and _takes_window(function):
                 remedy = f'write a window as duration("{_in_hours(part.constant)}")'
                 raise checker.syntax.error(argument.place, f"the text {part.constant!r}", remedy)
+        _check_whole_numbers(checker, node, function, types)
         raise checker.syntax.error(node.place, found, f"it is called as {ways}")
     for argument, part, (name, _) in zip(node.arguments, arguments, overload.parameters, strict=True):
         _check_argument(checker, name, part.constant, argument.place)
@@ -270,6 +272,23 @@ def _check_metric_names(checker: Checker, node: Call, function: Function) -> Non
             raise checker.syntax.error(argument.place, found, f'write the name in quotes: "{name}"')
 
 
+def _check_whole_numbers(checker: Checker, node: Call, function: Function, types: tuple[CelType, ...]) -> None:
+    """Say which argument is a whole number where a double is meant: CEL tells 1 from 1.0."""
+    for overload in function.overloads:
+        wanted = tuple(of_vocabulary(type_) for _, type_ in overload.parameters)
+        if len(wanted) != len(types):
+            continue
+        apart = [index for index, (is_, right) in enumerate(zip(types, wanted, strict=True)) if is_ != right]
+        if all(types[index] == INT and wanted[index] == DOUBLE for index in apart):
+            argument = node.arguments[apart[0]]
+            written = isinstance(argument, Literal)
+            remedy = (
+                f"write {checker.syntax.text(argument.place)}.0" if written else "write it with a point, such as 0.5"
+            )
+            found = f"the {overload.parameters[apart[0]][0]} as a whole number"
+            raise checker.syntax.error(argument.place, found, remedy)
+
+
 def _takes_window(function: Function) -> bool:
     return any(name == "window" for overload in function.overloads for name, _ in overload.parameters)
 
@@ -288,8 +307,8 @@ def _check_argument(checker: Checker, name: str, value: Argument | None, place: 
         )
     if name == "steps" and isinstance(value, int) and value < 1:
         raise checker.syntax.error(place, f"a window of {value} steps", "at least 1 is right")
-    if name == "q" and isinstance(value, int | float) and not 0 <= value <= 1:
-        raise checker.syntax.error(place, f"the quantile {value}", "0 to 1 is right")
+    if name in RANGES and isinstance(value, int | float) and value not in RANGES[name]:
+        raise checker.syntax.error(place, f"the {name} {value}", str(RANGES[name]))
 
 
 def dynamic_name(function: str, overload: Overload) -> str:

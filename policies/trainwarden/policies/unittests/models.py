@@ -241,8 +241,10 @@ class UnitTest(SpecModel):
 class PolicyTests(SpecModel):
     """A test file."""
 
-    policies: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=64)]
-    """Files of policies, from the folder of this file."""
+    policies: Annotated[tuple[str, ...], Field(strict=False, max_length=64)] = ()
+    """Files of policies, from the folder of this file; these, or `presets`, are needed."""
+    presets: Annotated[tuple[str, ...], Field(strict=False, max_length=64)] = ()
+    """Names of built-in policies ([presets](presets.md)), judged as they are."""
     every: Duration = timedelta(minutes=1)
     """Time between two places of a row."""
     look: Duration | None = None
@@ -257,6 +259,12 @@ class PolicyTests(SpecModel):
     """What becomes of requested actions."""
     tests: Annotated[tuple[UnitTest, ...], Field(strict=False, min_length=1, max_length=1000)]
     """The tests."""
+
+    @model_validator(mode="after")
+    def _has_a_policy(self) -> PolicyTests:
+        if not self.policies and not self.presets:
+            raise ValueError("neither policies nor presets; name files in policies, or built-in ones in presets")
+        return self
 
     @field_validator("tests")
     @classmethod

@@ -27,6 +27,7 @@ from trainwarden.policies.notice import Notice
 from trainwarden.policies.run import RunState
 from trainwarden.policies.unittests.job import SimulatedJob
 from trainwarden.policies.unittests.plan import Plan
+from trainwarden.policies.waits import next_due
 
 __all__ = ["Replay"]
 
@@ -121,9 +122,10 @@ class Replay:
                 self._take(apply_result(result, self.policies, self.run, self.memory, self.now))
             judgement = judge(self.policies, self.run, self.memory, self.now)
             self._take(judgement)
-            self._wake = None
+            self._wake = next_due(self.policies, self.memory, self.now)
             if judgement.wake_at is not None:
-                self._wake = max(judgement.wake_at, self.now + self.plan.look)
+                look = max(judgement.wake_at, self.now + self.plan.look)
+                self._wake = look if self._wake is None else min(look, self._wake)
             looked()
             if not self._due():
                 return
