@@ -78,6 +78,13 @@ def test_no_choice_that_the_runs_do_not_bear_out(policy: Path, history: Path, tm
     assert not target.exists()
 
 
+def test_a_candidate_that_never_had_a_value_is_told(history: Path) -> None:
+    result = call("--preset", "balanced", "--vary", "share=0.6,7.0", history)
+
+    reason = "plateau was given the share 7; more than 0.0 and less than 1.0 is right"
+    assert result.stderr == f"trainwarden: share=7.0: plateau had no value in any run: {reason}\n"
+
+
 def test_the_chosen_policy_is_written_as_it_was_but_for_its_parameters(
     policy: Path, history: Path, tmp_path: Path
 ) -> None:

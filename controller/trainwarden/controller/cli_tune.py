@@ -120,6 +120,11 @@ def policy_tune(
         results.replays, tried, groups, useful, gpus=gpus, most_wrong=allowed, confidence=sure, folds=folds
     )
     _tell_malformed(results)
+    for values, total in zip(tried, results.totals.policies, strict=True):
+        for each in total.without_value:
+            if each.runs == total.runs:
+                name = ", ".join(f"{key}={value}" for key, value in values.items())
+                click.echo(f"trainwarden: {name}: {each.rule} had no value in any run: {each.reason}", err=True)
     if form == "json":
         sys.stdout.buffer.write(as_json(tuning))
         sys.stdout.buffer.flush()

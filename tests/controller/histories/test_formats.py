@@ -390,6 +390,7 @@ def test_a_decision_log_gives_what_was_known_when_something_was_decided(tmp_path
         ("a.csv", "step,loss\n1,2.0\n2\n", ":3", "1 cells"),
         ("a.csv", "step,loss\n1,2.0\n2,high\n", ":3", "loss is 'high'"),
         ("a.csv", "step,loss\n1,2.0\n1.5,2.0\n", ":3", "step is '1.5'"),
+        ("a.csv", "step,loss\n1,2.0\n99999999999999999999,2.0\n", ":3", "a whole number from 0 to 2**53"),
         ("a.log", "step:1/9 val_loss:2.0\nstep:2/9 val_loss:two\n", ":2", "val_loss:two"),
         ("a.log", "step:1 - a/b:2.0 - c:1\nstep:2 - a/b:two - c:1\n", ":2", "a/b:two"),
         ("a.log", "{'loss': 2.0, 'epoch': 1.0}\n{'loss': 2.0 'epoch': 1.0}\n", ":2", "'loss'"),

@@ -127,6 +127,7 @@ def test_any_other_row_is_refused_with_a_remedy(text: str) -> None:
         ("nan", "'nan'; write NaN"),
         ("-.inf", "'-.inf'; write"),
         ("2x0", "'2x0'; x5 is five times"),
+        ("2x9999999999", "'2x9999999999'; a test has 500,000 reports at most"),
         ("1x* 2", "an x* that is not the last"),
         ("(1x*)x2", "an x* that is not the last"),
         ("(1 2", "a ( without its )"),

@@ -65,11 +65,10 @@ def unjudged_of(total: PolicyTotal) -> list[str]:
             f"{total.policy} was not for {left:,} of {total.runs:,} runs: its selector or match leaves them out"
         )
     for each in total.without_value:
-        runs = (
-            f"any of {each.runs:,} runs"
-            if each.runs == total.matched_runs
-            else f"{each.runs:,} of {total.matched_runs:,} runs"
-        )
+        if each.runs < total.matched_runs:
+            runs = f"{each.runs:,} of {total.matched_runs:,} runs"
+        else:
+            runs = f"any of {each.runs:,} runs" if each.runs > 1 else "the run"
         told.append(f"{total.policy}/{each.rule} had no value in {runs}: {each.reason}")
     return told
 

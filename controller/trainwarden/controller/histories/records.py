@@ -146,7 +146,7 @@ class _Rows:
                 self._stepped = True
                 return step
             if value not in (None, ""):
-                right = "a step is a whole number of 0 or more"
+                right = "a step is a whole number from 0 to 2**53"
                 self._reading.malformed(self._path, line, f"{columns.step} is {short(value)}", right)
                 return None
         if self._stepped:  # as a line that was logged after the step, such as a summary

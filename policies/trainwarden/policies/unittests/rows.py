@@ -15,6 +15,7 @@ MOST_TICKS = 500_000
 _DEEPEST = 8
 _TOKEN = re.compile(r"\s+|(?P<open>\()|(?P<close>\))(?P<group>x[^\s()]*)?|(?P<item>[^\s()]+)")
 _COUNTED = re.compile(r"(?P<body>.+?)(?:x(?P<count>[0-9]+|\*))?\Z")
+_MOST_DIGITS = 9  # of a count
 _TO_THE_END = -1
 
 Body = TypeVar("Body")
@@ -114,8 +115,10 @@ def _item(text: str, read: Callable[[str], tuple[Body, bool]]) -> _Item[Body]:
 def _count(text: str, item: str) -> int:
     if text == "*":
         return _TO_THE_END
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+    if not re.fullmatch(r"[0-9]+", text) or not text.strip("0"):
         raise NotationError(f"{item!r}", "x5 is five times, and x* is to the end of the test")
+    if len(text) > _MOST_DIGITS:
+        raise NotationError(f"{item!r}", f"a test has {MOST_TICKS:,} reports at most; x* is to its end")
     return int(text)
 
 
