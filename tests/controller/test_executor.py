@@ -206,3 +206,40 @@ async def test_one_job_that_takes_long_holds_up_no_other(bus: Bus) -> None:
     async with executing(bus, lambda run: Slow() if run.job == "bert" else Place()) as heard:
         await eventually(lambda: last(heard, "s-2"))
         assert last(heard, "s-1") is None
+
+
+@pytest.mark.parametrize("left", ["", "pods are still there after 90 s"])
+async def test_a_delete_whose_record_is_missing_is_done_once_nothing_of_the_job_is_left(bus: Bus, left: str) -> None:
+    asked = request()
+    asked = msgspec.structs.replace(asked, action=msgspec.structs.replace(asked.action, type=ActionType.DELETE))
+    begun = ActionResult(
+        action_id="s-1",
+        namespace="team-a",
+        job="bert",
+        state=ActionState.IN_PROGRESS,
+        reason="Ending",
+        message="checkpoint of step 40",
+        time=datetime.now(UTC),
+        proof=SAVED,
+    )
+    await bus.store(job_subject("result", "team-a", "bert"), encode(begun), message_id="s-1/Ending")
+    looked: list[RunRef] = []
+
+    async def remains(run: RunRef) -> str:
+        looked.append(run)
+        return left
+
+    await ask(bus, asked)
+    async with hearing(bus) as heard:
+        task = asyncio.create_task(Executor(bus, lambda run: None, remains=remains).run())
+        await eventually(lambda: last(heard))
+        await end_all([task])
+
+    result = last(heard)
+    assert result is not None
+    assert looked == [RUN]
+    if left:
+        assert (result.state, result.reason) == (ActionState.FAILED, "PodsRemain")
+        assert result.message == "it was deleted, but pods are still there after 90 s"
+    else:
+        assert (result.state, result.reason, result.proof) == (ActionState.DONE, "Deleted", SAVED)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -117,6 +117,7 @@ class Executor:
         bus: The connection.
         target_of: The job that a decision is about; None when there is none.
         told: Takes each result, beside its stream.
+        remains: Waits for what came of a job that is gone, and gives what is still there; empty when nothing is.
         at_once: Jobs that are worked on beside each other.
     """
 
@@ -126,9 +127,10 @@ class Executor:
         target_of: Callable[[RunRef], Target | None],
         *,
         told: Callable[[ActionResult], None] = lambda result: None,
+        remains: Callable[[RunRef], Awaitable[str]] | None = None,
         at_once: int = 64,
     ) -> None:
-        self._bus, self._target_of, self._told = bus, target_of, told
+        self._bus, self._target_of, self._told, self._remains = bus, target_of, told, remains
         self._final: set[str] = set()
         self._cancelled: set[str] = set()
         self._reached: dict[str, ActionResult] = {}  # newest result of actions that are being done
@@ -211,9 +213,7 @@ class Executor:
             reached = self._reached.pop(action.id, None)
             ending = reached is not None and reached.reason == "Ending"
             if target is None and reached is not None and ending and action.type is ActionType.DELETE:
-                await self._say_ended(
-                    request, reached.proof, reached.message
-                )  # it was deleted, and the record is missing
+                await self._say_deleted(request, reached)
                 return
             if target is None:
                 await self._say(request, ActionState.REFUSED, "NoJob", "there is no such job any more")
@@ -286,6 +286,13 @@ class Executor:
         """Do what can't be taken back, or see it done after a crash, and say so."""
         await target.end(request, proof=saved.proof)
         await self._say_ended(request, saved.proof, saved.note, resume_command=target.resume_command)
+
+    async def _say_deleted(self, request: ActionRequest, reached: ActionResult) -> None:
+        """The job is gone, and the record of its deletion is missing: see to its pods, and say so."""
+        left = await self._remains(request.decision.run) if self._remains is not None else ""
+        if left:
+            raise NotDoneError("PodsRemain", f"it was deleted, but {left}")
+        await self._say_ended(request, reached.proof, reached.message)
 
     async def _say_ended(
         self, request: ActionRequest, proof: Proof | None, note: str, *, resume_command: str = ""

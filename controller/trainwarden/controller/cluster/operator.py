@@ -137,7 +137,8 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
     try:
         await watcher.ready.wait()
         await _count(bus, brakes, watcher)
-        executor = Executor(bus, Targets(client, watcher, brakes))
+        targets = Targets(client, watcher, brakes)
+        executor = Executor(bus, targets, remains=targets.remains)
         tasks += [
             asyncio.create_task(runs.run()),
             asyncio.create_task(executor.run()),

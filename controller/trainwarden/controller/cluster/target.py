@@ -14,7 +14,8 @@ from lightkube.types import CascadeType, PatchType
 
 from trainwarden.controller.cluster.brakes import Brakes
 from trainwarden.controller.cluster.reflector import Key, Object
-from trainwarden.controller.cluster.resources import Pod, TrainJob, Workload
+from trainwarden.controller.cluster.remains import Remains
+from trainwarden.controller.cluster.resources import TrainJob, Workload
 from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.executor import NotDoneError
 from trainwarden.policies.decision import ActionRequest, ActionType, Proof, RunRef
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 _WORKLOADS = 4  # looks for the Workload of a job while it is being replaced
 _TRIES = 14  # of a write that others get in the way of, or that the API server can't take now
 _LOOK = 0.5  # seconds between two looks at pods
-_BEYOND_GRACE = 60.0  # seconds that pods may take beyond their grace period
-_JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _FORBIDDEN_TRIES = 5  # an API server that has just started knows no roles for some seconds
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 
@@ -56,6 +55,10 @@ class Targets:
             return None
         return TrainJobTarget(self._client, self._watcher, self._brakes, facts)
 
+    async def remains(self, run: RunRef) -> str:
+        """Wait for the pods of a job that is gone; gives what remains of it when that takes long."""
+        return await Remains(self._client, self._watcher, (run.namespace, run.job), run.uid).wait_gone()
+
 
 class TrainJobTarget:
     """Implements the executor's Target for one TrainJob."""
@@ -64,6 +67,7 @@ class TrainJobTarget:
         self._client, self._watcher, self._brakes = client, watcher, brakes
         self._key: Key = (facts.namespace, facts.job)
         self._uid = facts.uid
+        self._gone = Remains(client, watcher, self._key, self._uid).wait_gone
 
     @property
     def _facts(self) -> RunFacts | None:
@@ -135,11 +139,11 @@ class TrainJobTarget:
         by_kueue = await self._deactivate()
         if not by_kueue:
             await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
-        remains = await self._wait_gone(suspended=True)
+        remains = await self._gone(suspended=True)
         if remains and by_kueue:
             # Kueue's own update of the job can be refused for ever; with its Workload inactive it leaves ours alone.
             await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
-            remains = await self._wait_gone(suspended=True)
+            remains = await self._gone(suspended=True)
         if remains:
             raise NotDoneError("PodsRemain", f"it was asked for, but {remains}")
 
@@ -178,7 +182,7 @@ class TrainJobTarget:
             if error.status.code == _NOT_FOUND:
                 return
             raise
-        if remains := await self._wait_gone():
+        if remains := await self._gone():
             raise NotDoneError("PodsRemain", f"it was deleted, but {remains}")
 
     async def _patch(self, kind: type[Any], name: str, spec: Object, uid: str) -> None:
@@ -217,56 +221,6 @@ class TrainJobTarget:
                     raise NotDoneError("ApiAway", f"the API server can't be reached: {type(error).__name__}") from error
             await asyncio.sleep(wait)
             wait = min(wait * 2, 15.0)
-
-    async def _wait_gone(self, *, suspended: bool = False) -> str:
-        """Wait until no pod of the training is there, and none comes; gives what is so instead, when that takes long.
-
-        Args:
-            suspended: Whether the job must also be seen to be suspended: between two tries of a job no pod is there.
-        """
-        began = time.monotonic()
-        patience, remains = _BEYOND_GRACE, "its pods can't be seen"
-        client: Any = self._client
-        while True:
-            try:
-                pods = [pod async for pod in client.list(Pod, namespace=self._key[0], labels={_JOBSET: self._key[1]})]
-            except (ApiError, HTTPError, OSError):
-                pods = None
-            if pods is not None:
-                pods = [pod for pod in pods if not self._is_of_a_successor(pod)]
-                left = [pod for pod in pods if not _is_over(pod)]
-                if not left and (not suspended or await self._is_suspended()):
-                    return ""
-                remains = "pods are still there" if left else "the job is not seen to be suspended"
-                graces = (int(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in left)
-                patience = max([patience, *(grace + _BEYOND_GRACE for grace in graces)])
-            waited = time.monotonic() - began
-            if waited > patience:
-                return f"{remains} after {waited:.0f} s"
-            await asyncio.sleep(_LOOK)
-
-    async def _is_suspended(self) -> bool:
-        client: Any = self._client
-        try:
-            trainjob = await client.get(TrainJob, self._key[1], namespace=self._key[0])
-        except ApiError as error:
-            return error.status.code == _NOT_FOUND
-        except (HTTPError, OSError):
-            return False
-        return trainjob["metadata"]["uid"] != self._uid or bool((trainjob.get("spec") or {}).get("suspend"))
-
-    def _is_of_a_successor(self, pod: Object) -> bool:
-        """Whether a pod came with a newer job of the same name."""
-        trainjob = self._watcher.trainjobs.objects.get(self._key)
-        if trainjob is None or trainjob["metadata"]["uid"] == self._uid:
-            return False
-        return str(pod["metadata"]["creationTimestamp"]) >= str(trainjob["metadata"]["creationTimestamp"])
-
-
-def _is_over(pod: Object) -> bool:
-    """Whether a pod had ended by itself; one that is being deleted is only over once it is gone."""
-    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return ended and "deletionTimestamp" not in pod["metadata"]
 
 
 def _controller(item: Object | None) -> str:
