@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -18,8 +19,8 @@ import pytest
 from tests.cluster import pausing_operator
 from tests.cluster.local_node import LocalNode
 from tests.cluster.pausing_operator import POINTS
-from tests.cluster.starting import started
-from tests.cluster.streams import stream
+from tests.cluster.starting import CI, started
+from tests.cluster.streams import report_again, stream
 from tests.cluster.world import World
 from tools.cluster.cluster import Cluster, attach
 
@@ -271,6 +272,77 @@ def test_etcd_stands_still(world: World, node: LocalNode) -> None:
         world.wait(lambda: world.get("trainjob", "before"), "answering")
 
     suspends_after(world, node, outage)
+
+
+# ---------------------------------------------------------------------- what is told wrongly
+
+
+def test_reports_that_come_again_in_any_order_change_nothing(world: World, node: LocalNode) -> None:
+    train(world, "job")
+    world.wait(lambda: world.status("job").get("step", 0) > 20, "well under way")
+    back = {"name": "back", "when": "progress.step <= 10", "actions": [{"type": "Delete"}]}
+    world.policy("back", rules=[back], protections={"abovePercent": 100, "minRunningFor": "0s"})
+    world.wait(lambda: [each["verdict"] for each in world.status("job")["rules"]] == ["Inactive"], "judged")
+
+    assert report_again(world.cluster, world.namespace, "job", 3, random.Random(1)) > 20
+    step = world.status("job")["step"]
+    world.wait(lambda: world.status("job").get("step", 0) > step + 20, "going on")
+    assert world.actions("job") == []
+
+    world.policy(rules=[rule(SUSPEND)], protections={"abovePercent": 100})
+    world.wait(lambda: suspended(world, "job"), "suspended")
+    done_once(world, "job", node)
+
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+
+
+@pytest.fixture
+def clock(world: World, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Sets the clocks of all roles by a time, from +3h on; timers go on as they do when an admin sets a clock."""
+    if not FAKETIME.exists():
+        if CI:
+            pytest.fail("CI must have faketime")
+        pytest.skip("the clock of a program is set by faketime, which is not installed here")
+    processes, setting = world.cluster.processes, tmp_path / "clock"
+    setting.write_text("+3h")
+    faked = {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(setting),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    before = {role: (processes.command(role), processes.environment(role)) for role in ROLES}
+    for role, (command, environment) in before.items():
+        processes.kill(role, signal.SIGTERM)
+        processes.start(role, command, environment={**environment, **faked})
+
+    def set_by(text: str) -> None:
+        setting.write_text(text)
+
+    yield set_by
+    for role, (command, environment) in before.items():
+        processes.kill(role)
+        processes.start(role, command, environment=environment)
+
+
+def test_clocks_that_are_set_stop_nothing_and_hold_nothing_up(
+    world: World, node: LocalNode, clock: Callable[[str], None]
+) -> None:
+    stands = {"name": "stands", "when": 'progress.sinceStep > duration("20m")', "actions": [{"type": "Suspend"}]}
+    silent = {"name": "silent", "when": 'progress.sinceReport > duration("20m")', "actions": [{"type": "Delete"}]}
+    old = {"name": "old", "when": 'job.age > duration("1h")', "actions": [{"type": "Delete"}]}
+    world.policy("time", rules=[stands, silent, old], protections={"abovePercent": 100, "minRunningFor": "0s"})
+    train(world, "job")
+    for text in ("+3h", "-3h", "+3h", "+0"):
+        clock(text)
+        step = world.status("job").get("step") or 0
+        world.wait(lambda step=step: world.status("job").get("step", 0) > step + 60, "going on")  # type: ignore[misc]
+        assert {each["verdict"] for each in world.status("job")["rules"]} == {"Inactive"}, text
+    clock("+3h")
+    world.policy(rules=[rule(SUSPEND)], protections={"abovePercent": 100})
+    world.wait(lambda: suspended(world, "job"), "suspended")
+    done_once(world, "job", node)
 
 
 # ---------------------------------------------------------------------- two of each

@@ -33,7 +33,8 @@ class World:
         self.kubectl.run("create", "namespace", self.namespace)
         product = cluster.product
         told = {"TRAINWARDEN_NATS_URL": product.nats_url, "TRAINWARDEN_NATS_TOKEN": product.token_file.read_text()}
-        self.kubectl.apply([host_runtime("host", self.folder, told, namespace=self.namespace)])
+        nowhere = cluster.node is None
+        self.kubectl.apply([host_runtime("host", self.folder, told, namespace=self.namespace, nowhere=nowhere)])
 
     def remove(self) -> None:
         """Delete the namespace with all in it, and what its trainings wrote."""

@@ -189,12 +189,15 @@ async def test_the_last_state_of_a_job_that_ended_is_told(bus: Bus) -> None:
     assert heard.told == []
 
 
-async def test_reports_from_before_a_job_of_the_same_name_are_not_its(bus: Bus) -> None:
+async def test_reports_from_before_a_job_of_the_same_name_are_not_its(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwarden.controller.jobs._HEAD_START", 0.0)
     await publish_policy(bus, policy(HIGH))
     await Trainer(bus, run="old").report(9.0)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     async with hearing(bus) as heard, running(bus):
-        await begin(bus, created_at=facts().created_at + timedelta(seconds=6))
+        await begin(bus)
         await eventually(lambda: heard.states)
     assert heard.states[-1].step is None
     assert heard.told == []

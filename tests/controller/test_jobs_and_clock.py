@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from tests.controller.engines import facts
 
 from trainwarden.controller.decoding import decode_report
-from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job
+from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, by_our_clock
 from trainwarden.controller.server_clock import ServerClock
 from trainwarden.policies.decision import ActionResult, ActionState
 from trainwarden.policies.run import RunState
 
+START, HOUR = datetime(2026, 1, 5, 9, 0, tzinfo=UTC), timedelta(hours=1)
 REPORT = decode_report(b'{"v":1,"run":"r","seq":0,"ts":1,"pod":"p","phase":"train","step":1}')
 
 
@@ -58,10 +61,11 @@ def test_so_many_looks_per_second_are_allowed_early() -> None:
 
 def test_the_clock_is_the_servers_and_goes_on_between_messages() -> None:
     steady = Hand(1000.0)
-    clock = ServerClock(steady, lambda: 50_000.0)
-    assert clock.now() == 50_000.0
+    clock = ServerClock(steady)
+    assert clock.now() == 0.0  # whatever this machine's clock says
 
-    clock.see(50_007.0)  # this machine is behind
+    clock.see(20_000.0)  # of a replay
+    clock.see(50_007.0)
     steady.at += 2
     clock.see(50_008.5)  # this one took half a second
     assert clock.now() == 50_009.0
@@ -69,7 +73,8 @@ def test_the_clock_is_the_servers_and_goes_on_between_messages() -> None:
 
 def test_a_server_clock_that_is_set_back_is_followed_and_noticed_once() -> None:
     steady = Hand(0.0)
-    clock = ServerClock(steady, lambda: 10_000.0)
+    clock = ServerClock(steady)
+    clock.see(10_000.0)
     assert not clock.was_set_back()
     noticed = []
     for second in range(1, 40):
@@ -79,3 +84,13 @@ def test_a_server_clock_that_is_set_back_is_followed_and_noticed_once() -> None:
 
     assert noticed.count(True) == 1
     assert clock.now() == 6_439.0
+
+
+def test_facts_are_as_of_the_moment_at_which_they_were_stored() -> None:
+    told = facts(time=START + 3 * HOUR, created_at=START + 3 * HOUR, attempt_started_at=START - HOUR)
+
+    first = by_our_clock(told, START.timestamp(), None)
+    later = by_our_clock(told, (START - HOUR).timestamp(), first.time)  # the server's clock was set back
+
+    assert (first.time, first.created_at, first.attempt_started_at) == (START, START, START - HOUR)
+    assert later.time == START

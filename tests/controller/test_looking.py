@@ -15,7 +15,7 @@ KEY: Key = ("team-a", "bert")
 
 def schedule(*, began: float = 0.0, early: int = 0) -> Schedule:
     """A schedule that lets so many looks be taken early."""
-    return Schedule(began, Allowance(10.0 * early, lambda: 0.0))
+    return Schedule(lambda: began, Allowance(10.0 * early, lambda: 0.0))
 
 
 def job(**changes: float) -> Job:

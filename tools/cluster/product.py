@@ -11,7 +11,7 @@ from tools.cluster.control_plane import ControlPlane
 from tools.cluster.processes import ClusterError, Processes, answers, free_port, wait_until
 from tools.cluster.runtime import ROOT, host_runtime
 
-__all__ = ["Product"]
+__all__ = ["NAMESPACE", "Product"]
 
 NAMESPACE = "trainwarden"
 
@@ -22,7 +22,7 @@ class Product:
     Args:
         plane: The cluster.
         processes: That they run among.
-        address: Where pods reach this machine; loopback without a node.
+        address: Where pods and the API server reach this machine; loopback without a node.
         nats_port: Of a nats-server that runs already.
     """
 
@@ -90,11 +90,11 @@ class Product:
         account = self._plane.account(NAMESPACE, "trainwarden-operator")
         options = ("--runs-per-hour=10000", *options)  # many tests end a run each
         if webhooks:
-            certificate, key = self._plane.certificates.server("trainwarden-webhook")
+            certificate, key = self._plane.certificates.server("trainwarden-webhook", self.address)
             options = (
                 *options,
                 f"--webhook-port={self._webhook_port}",
-                "--webhook-address=127.0.0.1",
+                f"--webhook-address={self.address}",
                 f"--certificate={certificate}",
                 f"--key={key}",
             )
@@ -102,7 +102,7 @@ class Product:
         needed = self._processes.need
         needed("operator", lambda: "works jobs=" in self._processes.tail("operator", 400), "working")
         if webhooks:
-            needed("operator", lambda: answers(self._webhook_port), "serving webhooks")
+            needed("operator", lambda: answers(self._webhook_port, self.address), "serving webhooks")
             self._plane.kubectl.apply(self._webhooks())
             needed("operator", self.refuses, "refusing what is wrong")
 
@@ -141,7 +141,7 @@ class Product:
             for webhook in configuration["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {
-                    "url": f"https://127.0.0.1:{self._webhook_port}{path}",
+                    "url": f"https://{self.address}:{self._webhook_port}{path}",
                     "caBundle": self._plane.certificates.authority_base64,
                 }
         return made

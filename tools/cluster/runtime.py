@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 _LABEL = "jobset.sigs.k8s.io/jobset-name"
 
 
-def host_runtime(name: str, data: Path, environment: Mapping[str, str], *, namespace: str = "") -> dict[str, Any]:
+def host_runtime(
+    name: str, data: Path, environment: Mapping[str, str], *, namespace: str = "", nowhere: bool = False
+) -> dict[str, Any]:
     """A TrainingRuntime, or without a namespace a ClusterTrainingRuntime.
 
     Args:
@@ -23,6 +25,7 @@ def host_runtime(name: str, data: Path, environment: Mapping[str, str], *, names
         data: Folder of this machine that containers see as `/data`, and may write to.
         environment: Of the training.
         namespace: Of the runtime.
+        nowhere: Let no node take the pods: those of other machines don't have this one's Python.
     """
     volumes, mounts = host_mounts(ROOT)
     volumes.append({"name": "data", "hostPath": {"path": str(data), "type": "DirectoryOrCreate"}})
@@ -48,6 +51,7 @@ def host_runtime(name: str, data: Path, environment: Mapping[str, str], *, names
         "restartPolicy": "Never",
         "volumes": volumes,
         "containers": [container],
+        **({"nodeSelector": {"trainwarden.dev/node": "none"}} if nowhere else {}),
     }
     job = {
         "name": "node",

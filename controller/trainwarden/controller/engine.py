@@ -24,7 +24,7 @@ from nats.errors import Error as NatsError
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.decoding import RejectedError, decode_report
-from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Key, Remembered, begin
+from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, Key, Remembered, begin, by_our_clock
 from trainwarden.controller.looking import Next, Schedule
 from trainwarden.controller.outbox import Outbox
 from trainwarden.controller.payloads import decode, decode_policy
@@ -83,8 +83,10 @@ class Engine:
         self._policies: dict[str, CompiledPolicy] = {}
         self._problems: dict[str, str] = {}
         self._order: list[CompiledPolicy] = []
-        self._live = False  # all that was stored before the start has been taken
-        self._schedule = Schedule(self._clock.now(), Allowance(_EARLY_LOOKS))
+        self._replayed = False  # all that was stored before the start has been taken
+        self._timed = asyncio.Event()  # something has come since, so that the time at the server is known
+        self._live = False
+        self._schedule = Schedule(self._clock.now, Allowance(_EARLY_LOOKS))
         self._warned_at = 0.0
         self.rejected = 0
         self.ready = asyncio.Event()
@@ -113,8 +115,11 @@ class Engine:
             for reading in (policies, facts, results, reports):
                 tasks.append(asyncio.create_task(reading.run()))
                 await self._or_failure(reading.caught_up.wait(), tasks)
+            self._replayed = True
+            tasks.append(asyncio.create_task(keep_pulse(self._bus)))
+            await self._or_failure(self._timed.wait(), tasks)
             self._go_live(reports.newest)
-            tasks += [asyncio.create_task(self._keep_time()), asyncio.create_task(keep_pulse(self._bus))]
+            tasks.append(asyncio.create_task(self._keep_time()))
             self.ready.set()
             await self._or_failure(stop.wait(), tasks)
             with contextlib.suppress(TimeoutError):  # what is not told now is decided again
@@ -132,6 +137,7 @@ class Engine:
         renewed: Callable[[int], None] | None = None,
     ) -> Reading:
         def taken(entry: Entry) -> Awaitable[None] | None:
+            self._clock.see(entry.time)
             try:
                 return take(entry)
             except Exception:  # whatever is wrong with one message, the others are read
@@ -166,8 +172,8 @@ class Engine:
     # ------------------------------------------------------------------ what comes in
 
     def _take_report(self, entry: Entry) -> Awaitable[None] | None:
-        if self._live:
-            self._clock.see(entry.time)
+        if self._replayed:
+            self._timed.set()
         if entry.subject == PULSE:
             self._hearing.pulse(entry.data[:80].decode(errors="replace"), entry.time)
             return None
@@ -229,6 +235,7 @@ class Engine:
         if partition_of(*key) not in self._partitions:
             return
         job = self._jobs.get(key)
+        facts = by_our_clock(facts, entry.time, job.run.facts.time if job is not None else None)
         if job is not None and job.run.facts.uid == facts.uid:
             job.run.learn(facts)
         else:

@@ -6,6 +6,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
 
 from trainwarden.controller.decoding import HeardReport
 from trainwarden.policies.decision import ActionResult
@@ -14,7 +17,7 @@ from trainwarden.policies.hearing import Hearing
 from trainwarden.policies.memory import RunMemory
 from trainwarden.policies.run import RunState
 
-__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Key", "Remembered", "begin"]
+__all__ = ["Allowance", "EarlyReports", "Heard", "Job", "Key", "Remembered", "begin", "by_our_clock"]
 
 Key = tuple[str, str]
 """Namespace and name of a job."""
@@ -88,6 +91,26 @@ class Remembered:
     judged: int
     at: float
     over: bool  # the job has ended, and nothing is left to be decided
+
+
+def by_our_clock(facts: RunFacts, stored: float, known: datetime | None) -> RunFacts:
+    """Facts as of the moment at which the server stored them: other machines' clocks may be wrong, and be set.
+
+    Args:
+        facts: As they were told. What they say of the future counts as of now.
+        stored: Unix seconds.
+        known: Time of the facts before, which came before these whatever the clocks say.
+    """
+    at = datetime.fromtimestamp(stored, UTC)
+    if known is not None and known > at:
+        at = known
+    started = facts.attempt_started_at
+    return msgspec.structs.replace(
+        facts,
+        time=at,
+        created_at=min(facts.created_at, at),
+        attempt_started_at=min(started, at) if started is not None else None,
+    )
 
 
 def begin(facts: RunFacts, hearing: Hearing, known: Remembered | None, *, predecessor: Job | None) -> Job:

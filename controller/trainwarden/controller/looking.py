@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 
 from trainwarden.controller.jobs import Allowance, Job, Key
@@ -27,12 +27,12 @@ class Schedule:
     """When each job is looked at. All times are handed in, in Unix seconds at the server.
 
     Args:
-        began: When the engine began; up to then it replays.
+        now: The time at the server; up to it a replay goes.
         early: Looks that may be taken although the one before was a moment ago.
     """
 
-    def __init__(self, began: float, early: Allowance) -> None:
-        self._began, self._early = began, early
+    def __init__(self, now: Callable[[], float], early: Allowance) -> None:
+        self._now, self._early = now, early
         self._wakes: list[tuple[float, Key]] = []
         self._live = False
 
@@ -108,4 +108,4 @@ class Schedule:
 
     def _apart(self, job: Job, at: float) -> float:
         """Seconds between two looks in a replay: as live near its beginning and its end, further apart in between."""
-        return max(_APART, min(at - job.resumed_at - _DENSE, self._began - at) / _SPARSE)
+        return max(_APART, min(at - job.resumed_at - _DENSE, self._now() - at) / _SPARSE)

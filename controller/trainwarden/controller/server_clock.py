@@ -14,35 +14,34 @@ _STEP = 1.0  # seconds that the clock goes back before it counts as set back
 class ServerClock:
     """Tells the server's Unix time from the stamps of its messages, whatever clock this machine has.
 
-    A stamp is never later than the moment we see it, so the latest of some seconds is the nearest to the truth.
-    Between messages the time goes on with the monotonic clock; before the first it is this machine's time.
+    A stamp is never later than the moment we see it, so the latest of some seconds is the nearest to the truth. It may
+    be much earlier, as those of a replay are. Between messages the time goes on with the monotonic clock.
 
     Args:
         monotonic: Seconds that never go back.
-        wall: Unix seconds of this machine.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._offset = wall() - monotonic()  # server time less monotonic time
+        self._offset: float | None = None  # server time less monotonic time
         self._best: float | None = None  # of this window
         self._since = monotonic()
         self._told = 0.0
 
     def see(self, stamp: float) -> None:
-        """Take the stamp of a message that has just come."""
+        """Take the stamp of a message that was read."""
         at = self._monotonic()
         offset = stamp - at
         if self._best is None or offset > self._best:
             self._best = offset
-        if offset > self._offset:
+        if self._offset is None or offset > self._offset:
             self._offset = offset
         if at - self._since >= _WINDOW:
             self._offset, self._best, self._since = self._best, None, at
 
     def now(self) -> float:
-        """Unix seconds at the server."""
-        return self._monotonic() + self._offset
+        """Unix seconds at the server; 0 before the first message."""
+        return self._monotonic() + self._offset if self._offset is not None else 0.0
 
     def was_set_back(self) -> bool:
         """Whether the time is earlier than when this was last asked."""

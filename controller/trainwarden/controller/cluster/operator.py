@@ -95,7 +95,7 @@ async def run_operator(settings: OperatorSettings, stop: asyncio.Event) -> None:
         tasks += [asyncio.create_task(leadership.keep()), asyncio.create_task(_lead(settings, client, bus, cel, stop))]
         await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
-            if task.done() and not (task.cancelled() and stop.is_set()):  # kopf may cancel all when it ends
+            if task.done() and not task.cancelled():  # told to end, kopf cancels all that it has not made
                 task.result()
     finally:
         await end_all(tasks)

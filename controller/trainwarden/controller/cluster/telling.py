@@ -49,13 +49,12 @@ class Events:
 
     def __init__(self, client: AsyncClient, bus: Bus) -> None:
         self._client: Any = client
-        self._bus = bus
         self._queue: asyncio.Queue[Decision] = asyncio.Queue(_MOST_WAITING)
+        self._reading = Reading(bus, "TW_DECISIONS", take=self._take)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        reading = Reading(self._bus, "TW_DECISIONS", take=self._take)
-        tasks = [asyncio.create_task(reading.run())]
+        tasks = [asyncio.create_task(self._reading.run())]
         try:
             while True:
                 await self._write(await self._queue.get())
@@ -63,8 +62,8 @@ class Events:
             await end_all(tasks)
 
     def _take(self, entry: Entry) -> None:
-        if entry.time < time.time() - _OLDEST:
-            return
+        if not self._reading.caught_up.is_set() and entry.time < time.time() - _OLDEST:
+            return  # it was told when it came
         try:
             decision = decode(entry.data, Decision)
         except msgspec.DecodeError:

@@ -1,0 +1,85 @@
+"""What remains of a job that was suspended or deleted: its pods, looked at on the API server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from httpx2 import HTTPError
+from lightkube import ApiError, AsyncClient
+
+from trainwarden.controller.cluster.reflector import Key, Object
+from trainwarden.controller.cluster.resources import Pod, TrainJob
+from trainwarden.controller.cluster.watching import Watcher
+
+__all__ = ["Remains"]
+
+_LOOK = 0.5  # seconds between two looks
+_BEYOND_GRACE = 60.0  # seconds that pods may take beyond their grace period
+_JOBSET = "jobset.sigs.k8s.io/jobset-name"
+_NOT_FOUND = 404
+
+
+class Remains:
+    """Pods of one TrainJob, those of a successor of its name left out.
+
+    Args:
+        client: With which it looks.
+        watcher: That knows the jobs.
+        key: Namespace and name.
+        uid: Of the job.
+    """
+
+    def __init__(self, client: AsyncClient, watcher: Watcher, key: Key, uid: str) -> None:
+        self._client, self._watcher, self._key, self._uid = client, watcher, key, uid
+
+    async def wait_gone(self, *, suspended: bool = False) -> str:
+        """Wait until no pod of the training is there, and none comes; gives what is so instead, when that takes long.
+
+        Args:
+            suspended: Whether the job must also be seen to be suspended: between two tries of a job no pod is there.
+        """
+        began = time.monotonic()
+        patience, remains = _BEYOND_GRACE, "its pods can't be seen"
+        client: Any = self._client
+        while True:
+            try:
+                pods = [pod async for pod in client.list(Pod, namespace=self._key[0], labels={_JOBSET: self._key[1]})]
+            except (ApiError, HTTPError, OSError):
+                pods = None
+            if pods is not None:
+                pods = [pod for pod in pods if not self._is_of_a_successor(pod)]
+                left = [pod for pod in pods if not _is_over(pod)]
+                if not left and (not suspended or await self._is_suspended()):
+                    return ""
+                remains = "pods are still there" if left else "the job is not seen to be suspended"
+                graces = (int(pod["spec"].get("terminationGracePeriodSeconds") or 30) for pod in left)
+                patience = max([patience, *(grace + _BEYOND_GRACE for grace in graces)])
+            waited = time.monotonic() - began
+            if waited > patience:
+                return f"{remains} after {waited:.0f} s"
+            await asyncio.sleep(_LOOK)
+
+    async def _is_suspended(self) -> bool:
+        client: Any = self._client
+        try:
+            trainjob = await client.get(TrainJob, self._key[1], namespace=self._key[0])
+        except ApiError as error:
+            return error.status.code == _NOT_FOUND
+        except (HTTPError, OSError):
+            return False
+        return trainjob["metadata"]["uid"] != self._uid or bool((trainjob.get("spec") or {}).get("suspend"))
+
+    def _is_of_a_successor(self, pod: Object) -> bool:
+        """Whether a pod came with a newer job of the same name."""
+        trainjob = self._watcher.trainjobs.objects.get(self._key)
+        if trainjob is None or trainjob["metadata"]["uid"] == self._uid:
+            return False
+        return str(pod["metadata"]["creationTimestamp"]) >= str(trainjob["metadata"]["creationTimestamp"])
+
+
+def _is_over(pod: Object) -> bool:
+    """Whether a pod had ended by itself; one that is being deleted is only over once it is gone."""
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return ended and "deletionTimestamp" not in pod["metadata"]
