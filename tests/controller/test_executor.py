@@ -16,7 +16,7 @@ from tests.reporters.nats_server import eventually
 
 from trainwarden.controller.bus import Bus
 from trainwarden.controller.cancelling import end_all
-from trainwarden.controller.executor import Executor
+from trainwarden.controller.executor import LATER, Executor
 from trainwarden.controller.payloads import encode
 from trainwarden.controller.publishing import publish_result
 from trainwarden.controller.subjects import job_subject
@@ -49,9 +49,15 @@ class Place:
     alive: bool = True
     resume_command: str = "resume it"
     ended: list[Proof | None] = field(default_factory=list)
+    brakes: int = 0  # objections that are left
+    forgotten: list[str] = field(default_factory=list)
 
     async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
-        return None
+        self.brakes -= 1
+        return (LATER, "20 runs were ended in the last hour") if self.brakes >= 0 else None
+
+    def forget(self, action_id: str) -> None:
+        self.forgotten.append(action_id)
 
     async def wait_ended(self) -> None:
         await asyncio.Event().wait()
@@ -243,3 +249,44 @@ async def test_a_delete_whose_record_is_missing_is_done_once_nothing_of_the_job_
         assert result.message == "it was deleted, but pods are still there after 90 s"
     else:
         assert (result.state, result.reason, result.proof) == (ActionState.DONE, "Deleted", SAVED)
+
+
+async def test_what_a_brake_holds_back_is_done_once_it_may_be(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwarden.controller.executor._AGAIN", 0.05)
+    place = Place(brakes=3)
+
+    await ask(bus, request())
+    async with executing(bus, lambda run: place) as heard:
+        await eventually(lambda: last(heard))
+
+    told = [(each.state, each.reason) for each in heard.results if each.action_id == "s-1"]
+    waited = (ActionState.WAITING, "Brake")
+    begun = (ActionState.IN_PROGRESS, "Begun")
+    assert told == [waited, begun, (ActionState.IN_PROGRESS, "Ending"), (ActionState.DONE, "Suspended")]
+    assert (place.ended, place.forgotten) == ([SAVED], [])
+
+
+async def test_what_a_brake_holds_back_is_not_done_once_its_rule_has_resolved(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwarden.controller.executor._AGAIN", 0.05)
+    place, asked = Place(brakes=1_000_000), request()
+
+    await ask(bus, asked)
+    async with executing(bus, lambda run: place) as heard:
+        await eventually(lambda: heard.results)
+        over = msgspec.structs.replace(asked.decision, id="d-2", action_state=ActionState.CANCELLED)
+        await bus.store(job_subject("decision", "team-a", "bert"), encode(over), message_id="d-2")
+        await eventually(lambda: last(heard))
+
+    result = last(heard)
+    assert result is not None
+    assert (result.state, result.reason, place.ended) == (ActionState.REFUSED, "Resolved", [])
+
+
+async def test_an_action_of_which_nothing_came_is_not_counted(bus: Bus) -> None:
+    place = Place()
+
+    result = await done(bus, place, request(newest_checkpoint_age=timedelta(minutes=11)))
+
+    assert (result.reason, place.forgotten) == ("NoCheckpoint", ["s-1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -291,7 +292,8 @@ def _end_containers(node: Path) -> None:
     for task in _ctr(node, "-n", "k8s.io", "tasks", "list", "-q", check=False).split():
         _ctr(node, "-n", "k8s.io", "tasks", "delete", "-f", task, check=False)
     for shim in _shims(node):
-        os.kill(shim, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ends by itself once its task is deleted
+            os.kill(shim, signal.SIGKILL)
 
 
 def _shims(node: Path) -> list[int]:

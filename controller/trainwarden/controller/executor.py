@@ -32,10 +32,17 @@ from trainwarden.policies.decision import (
 from trainwarden.policies.expressions.functions import human_duration
 from trainwarden.reporters.wire import Command, Reply
 
-__all__ = ["Executor", "NotDoneError", "Target"]
+__all__ = ["LATER", "REMAINS", "Executor", "NotDoneError", "Target"]
 
 log = logging.getLogger(__name__)
 
+LATER = "Brake"
+"""Reason of an objection that passes by itself: the action waits, as long as its rule asks for it."""
+
+REMAINS = "PodsRemain"
+"""Reason of an action that has had its effect, and not all of it."""
+
+_AGAIN = 15.0  # seconds between two looks at whether an action may be done by now
 _HOLD_MARGIN = 120.0  # seconds that a hold outlives the time for saving: proof checked, process ended
 _LAST_WORD = 1.0  # seconds that an answer may still be on its way when the training has ended
 
@@ -64,7 +71,14 @@ class Target(Protocol):
         ...
 
     async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
-        """Reason, for machines, and message of why this place does not allow an action; None when it does."""
+        """Reason, for machines, and message of why this place does not allow an action; None when it does.
+
+        With the reason LATER it is asked for again.
+        """
+        ...
+
+    def forget(self, action_id: str) -> None:
+        """Nothing has come of an action that was not objected to."""
         ...
 
     async def wait_ended(self) -> None:
@@ -133,6 +147,7 @@ class Executor:
         self._bus, self._target_of, self._told, self._remains = bus, target_of, told, remains
         self._final: set[str] = set()
         self._cancelled: set[str] = set()
+        self._waiting: set[str] = set()  # of actions that wait and have said so
         self._reached: dict[str, ActionResult] = {}  # newest result of actions that are being done
         self._queues: dict[tuple[str, str], deque[ActionRequest]] = {}
         self._workers: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -195,48 +210,76 @@ class Executor:
     async def _work(self, key: tuple[str, str]) -> None:
         try:
             async with self._places:
-                queue = self._queues[key]
+                queue, later = self._queues[key], list[ActionRequest]()
                 while queue:
-                    await self._do(queue.popleft())
+                    request = queue.popleft()
+                    if await self._do(request):
+                        later.append(request)
+                queue.extend(later)
         finally:
             del self._workers[key]
             if not self._queues[key]:
                 del self._queues[key]
+            else:
+                asyncio.get_running_loop().call_later(_AGAIN, self._begin, key)
 
-    async def _do(self, request: ActionRequest) -> None:
+    def _begin(self, key: tuple[str, str]) -> None:
+        if key in self._queues and key not in self._workers:
+            self._workers[key] = asyncio.create_task(self._work(key))
+
+    async def _do(self, request: ActionRequest) -> bool:
+        """Do an action, whatever comes of it; gives whether it waits, and is to be done later."""
         action = request.action
         if action.id in self._final:
-            return
+            return False
         self._final.add(action.id)
+        target = self._target_of(request.decision.run)
         try:
-            target = self._target_of(request.decision.run)
-            reached = self._reached.pop(action.id, None)
-            ending = reached is not None and reached.reason == "Ending"
-            if target is None and reached is not None and ending and action.type is ActionType.DELETE:
-                await self._say_deleted(request, reached)
-                return
-            if target is None:
-                await self._say(request, ActionState.REFUSED, "NoJob", "there is no such job any more")
-                return
-            same = request.decision.run.attempt == target.attempt
-            if same and reached is not None and ending:
-                # The effect may be there, and its record missing.
-                await self._finish(request, target, _Saved(reached.proof, reached.message))
-                return
-            if (objection := await self._objection(request, target)) is not None:
-                await self._say(request, ActionState.REFUSED, *objection)
-                return
-            await self._say(request, ActionState.IN_PROGRESS, "Begun", f"{action.type} has begun")
-            if action.type is ActionType.CHECKPOINT:
-                await self._checkpoint(request, target)
-            else:
-                await self._end(request, target)
+            return await self._try(request, target)
         except NotDoneError as error:
             state = ActionState.REFUSED if error.refused else ActionState.FAILED
             await self._say(request, state, error.reason, str(error))
         except Exception as error:
             log.exception("an action failed action=%s", action.type)
             await self._say(request, ActionState.FAILED, "InternalError", f"{type(error).__name__}: {error}")
+        return False
+
+    async def _try(self, request: ActionRequest, target: Target | None) -> bool:
+        action = request.action
+        reached = self._reached.pop(action.id, None)
+        ending = reached is not None and reached.reason == "Ending"
+        if target is None and reached is not None and ending and action.type is ActionType.DELETE:
+            await self._say_deleted(request, reached)
+            return False
+        if target is None:
+            raise NotDoneError("NoJob", "there is no such job any more", refused=True)
+        same = request.decision.run.attempt == target.attempt
+        if same and reached is not None and ending:
+            # The effect may be there, and its record missing.
+            await self._finish(request, target, _Saved(reached.proof, reached.message))
+            return False
+        if (objection := await self._objection(request, target)) is not None:
+            if objection[0] == LATER:
+                return await self._wait(request, objection[1])
+            raise NotDoneError(*objection, refused=True)
+        try:
+            await self._say(request, ActionState.IN_PROGRESS, "Begun", f"{action.type} has begun")
+            if action.type is ActionType.CHECKPOINT:
+                await self._checkpoint(request, target)
+            else:
+                await self._end(request, target)
+        except NotDoneError as error:
+            if error.reason != REMAINS:
+                target.forget(action.id)
+            raise
+        return False
+
+    async def _wait(self, request: ActionRequest, message: str) -> bool:
+        self._final.discard(request.action.id)
+        if request.action.id not in self._waiting:
+            self._waiting.add(request.action.id)
+            await self._say(request, ActionState.WAITING, LATER, message)
+        return True
 
     async def _objection(self, request: ActionRequest, target: Target) -> tuple[str, str] | None:
         """Why an action is not begun; None when it may be."""
@@ -265,6 +308,7 @@ class Executor:
             if not target.alive:
                 held = None
                 await self._say(request, ActionState.REFUSED, "JobEnded", "the job ended by itself", proof=saved.proof)
+                target.forget(action.id)
                 return
             if saved.proof is None and mode is not CheckpointMode.SKIP:
                 saved = await self._newest(request, target, saved.note)
@@ -291,7 +335,7 @@ class Executor:
         """The job is gone, and the record of its deletion is missing: see to its pods, and say so."""
         left = await self._remains(request.decision.run) if self._remains is not None else ""
         if left:
-            raise NotDoneError("PodsRemain", f"it was deleted, but {left}")
+            raise NotDoneError(REMAINS, f"it was deleted, but {left}")
         await self._say_ended(request, reached.proof, reached.message)
 
     async def _say_ended(

@@ -41,7 +41,8 @@ class StepState(msgspec.Struct, rename="camel"):
     @property
     def recallable(self) -> bool:
         """Whether an executor was asked for the step and has not begun it. A message that was asked for is sent."""
-        return self.requested and self.state is ActionState.REQUESTED and self.type is not ActionType.NOTIFY
+        asked = self.state in (ActionState.REQUESTED, ActionState.WAITING)
+        return self.requested and asked and self.type is not ActionType.NOTIFY
 
     @property
     def busy(self) -> bool:

@@ -1,4 +1,4 @@
-"""Policies whose deletion nobody has seen are taken back, and no others."""
+"""What the engine is told of policies is what is there, whatever was missed or lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Listing:
 
     async def list(self, kind: Any, **_: Any) -> AsyncIterator[dict[str, Any]]:
         for name in self.names if kind is TrainingPolicy else ():
-            yield {"metadata": {"name": name, "namespace": "team-a"}}
+            plain = policy(HIGH, name=name).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            plain |= {"apiVersion": "trainwarden.dev/v1alpha1", "kind": "TrainingPolicy"}
+            yield {**plain, "metadata": {"name": name, "namespace": "team-a", "uid": name, "generation": 1}}
 
 
 async def told(bus: Bus) -> list[tuple[str, bool]]:
@@ -55,6 +57,18 @@ async def test_a_policy_that_vanished_is_taken_back_once_and_the_others_stay(bus
     await kinds.withdraw_missing(listing)
 
     assert (await bus.request("$JS.API.STREAM.INFO.TW_POLICIES", None))["state"]["last_seq"] == before
+
+
+async def test_policies_that_the_streams_have_lost_are_told_again(bus: Bus) -> None:
+    kinds = PolicyKinds(bus, engine())
+    listing: Any = Listing("kept", "lost")
+    await kinds.withdraw_missing(listing)
+    await bus.request("$JS.API.STREAM.PURGE.TW_POLICIES", None)
+    assert await told(bus) == []
+
+    await kinds.withdraw_missing(listing)
+
+    assert await told(bus) == [("kept", True), ("lost", True)]
 
 
 async def test_a_policy_that_is_made_during_the_comparison_stays(bus: Bus) -> None:

@@ -120,6 +120,23 @@ def test_a_suspension_keeps_the_attempt_and_adds_what_it_ran_once() -> None:
     assert later.gpus == 8
 
 
+def test_pods_that_go_one_by_one_are_still_of_the_attempt_that_ends() -> None:
+    running = read(trainjob(), *PODS)
+    going = "2026-05-01T09:00:00Z"
+
+    for job in (trainjob(suspend=True), trainjob(deletionTimestamp=going), trainjob()):
+        first_went = read(job, pod(0, deletionTimestamp=going), pod(1), before=running)
+        none_left = read(job, before=first_went)
+        assert [first_went.attempt, none_left.attempt] == [running.attempt, running.attempt]
+        assert not first_went.ready
+
+    half = read(trainjob(), pod(1, "new-1"), before=running)  # after a restart rank 1 is there first
+    again = read(trainjob(), pod(1, "new-1"), pod(0, "new-0"), before=half)
+    assert half.attempt == running.attempt
+    assert not half.ready
+    assert again.attempt == "jobset-u-new-0"
+
+
 def test_a_resume_is_another_attempt() -> None:
     running = read(trainjob(), *PODS)
     stopped = read(trainjob(suspend=True), before=running, at=READY + timedelta(hours=2))

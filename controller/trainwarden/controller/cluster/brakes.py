@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from trainwarden.controller.executor import LATER
+
 __all__ = ["Brakes", "Limits"]
 
 _HOUR = 3600.0
@@ -64,6 +66,10 @@ class Brakes:
     def _counts(self, action_id: str) -> bool:
         return any(known == action_id for _, _, known in self._ended)
 
+    def audit(self) -> tuple[str, str] | None:
+        """Why nothing at all may be done; None when it may."""
+        return ("AuditSwitch", "it would have been done; the whole cluster is in Audit") if self._limits.audit else None
+
     def objection(self, gpus: int, all_gpus: int, now: float) -> tuple[str, str] | None:
         """Why one more run may not be ended now; None when it may.
 
@@ -73,16 +79,16 @@ class Brakes:
             now: Unix seconds.
         """
         limits = self._limits
-        if limits.audit:
-            return "AuditSwitch", "it would have been done; the whole cluster is in Audit"
+        if (audit := self.audit()) is not None:
+            return audit
         while self._ended and self._ended[0][0] < now - _HOUR:
             self._ended.popleft()
         if limits.runs_per_hour is not None and len(self._ended) >= limits.runs_per_hour:
-            return "Brake", f"{len(self._ended)} runs were ended in the last hour; {limits.runs_per_hour} are allowed"
+            return LATER, f"{len(self._ended)} runs were ended in the last hour; {limits.runs_per_hour} are allowed"
         if limits.gpu_percent_per_hour is not None and gpus:
             gone = sum(each for _, each, _ in self._ended)
             share = 100.0 * (gone + gpus) / max(all_gpus + gone, gone + gpus)
             if share > limits.gpu_percent_per_hour:
                 allowed = f"{limits.gpu_percent_per_hour:g} % are allowed"
-                return "Brake", f"{share:.0f} % of the GPUs would have been taken in the last hour; {allowed}"
+                return LATER, f"{share:.0f} % of the GPUs would have been taken in the last hour; {allowed}"
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from httpx2 import HTTPError
 from lightkube import ApiError, AsyncClient
 from lightkube.types import PatchType
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from pydantic import ValidationError
 
 from trainwarden.controller.bus import Bus
@@ -97,7 +99,7 @@ class ChannelKinds:
         uid = str(plain["metadata"]["uid"])
         if more["type"] == "DELETED":
             if self._channels.pop(uid, None) is not None:
-                await self._bus.publish(CHANNELS_CHANGED, b"")
+                await self._tell()
             return
         try:
             await self._take(plain)
@@ -113,8 +115,13 @@ class ChannelKinds:
                     self._channels.pop(uid, None)
                 else:
                     self._channels[uid] = channel
-                await self._bus.publish(CHANNELS_CHANGED, b"")
+                await self._tell()
             await self._mark(body, channel, problem)
+
+    async def _tell(self) -> None:
+        """Have the notifier ask anew; it does so by itself when it can't be told now."""
+        with contextlib.suppress(NatsError, OSError, TimeoutError):
+            await self._bus.publish(CHANNELS_CHANGED, b"")
 
     async def _read(self, body: Mapping[str, Any]) -> tuple[Channel | None, str]:
         model: Any = ChannelModel if body["kind"] == "NotificationChannel" else ClusterChannelModel

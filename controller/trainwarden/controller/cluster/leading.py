@@ -46,15 +46,17 @@ class Leadership:
     ) -> None:
         self._client: Any = client
         self._namespace, self._name, self._identity, self._duration = namespace, name, identity, duration
+        self._problem = ""  # why the Lease could not be read or written at last
         self._seen: tuple[str, float] = ("", 0.0)  # what the Lease said, and since when by our own clock
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
-        told = False
-        while not await self._take():
-            if not told:
-                log.info("another operator leads; this one waits")
-                told = True
+        told = ""
+        while not (held := await self._take()):
+            why = "another operator leads; this one waits" if held is False else f"can't lead: {self._problem}"
+            if why != told:
+                log.log(logging.INFO if held is False else logging.WARNING, why)
+                told = why
             await asyncio.sleep(self._duration / 5)
         log.info("leads identity=%s", self._identity)
 
@@ -97,11 +99,13 @@ class Leadership:
             lease = await self._client.get(Lease, self._name, namespace=self._namespace)
         except ApiError as error:
             if error.status.code != _NOT_FOUND:
+                self._note(error)
                 return None
             kind: Any = Lease
             made = kind(metadata={"name": self._name, "namespace": self._namespace}, spec={**ours, "acquireTime": now})
             return await self._written(self._client.create(made, namespace=self._namespace))
-        except (HTTPError, OSError):
+        except (HTTPError, OSError) as error:
+            self._note(error)
             return None
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
@@ -118,7 +122,13 @@ class Leadership:
         try:
             await writing
         except ApiError as error:
+            self._note(error)
             return False if error.status.code == _CONFLICT else None
-        except (HTTPError, OSError):
+        except (HTTPError, OSError) as error:
+            self._note(error)
             return None
         return True
+
+    def _note(self, error: Exception) -> None:
+        why = str(error) or type(error).__name__
+        self._problem = f"the Lease {self._namespace}/{self._name} can't be used: {why}"

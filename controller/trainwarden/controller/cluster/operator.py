@@ -17,10 +17,11 @@ import httpx2
 import kopf
 import msgspec
 from lightkube import ApiError, AsyncClient, KubeConfig
+from nats.errors import Error as NatsError
 
 from trainwarden.controller.bridge.pending import Pending
 from trainwarden.controller.bridge.publisher import Publisher
-from trainwarden.controller.bus import Bus, Entry, Reading
+from trainwarden.controller.bus import Bus, BusError, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.cluster.admission import register as register_admission
 from trainwarden.controller.cluster.brakes import Brakes, Limits
@@ -158,7 +159,7 @@ async def _withdraw_missing(policies: PolicyKinds, client: AsyncClient) -> None:
     while True:
         try:
             await policies.withdraw_missing(client)
-        except (ApiError, httpx2.HTTPError, OSError) as error:
+        except (ApiError, httpx2.HTTPError, OSError, BusError, NatsError) as error:
             if str(error) != told:
                 log.warning("policies can't be read, will retry; are the CRDs installed? reason=%s", error)
                 told = str(error)

@@ -62,7 +62,9 @@ class PolicyKinds:
             kopf.on.event(GROUP, VERSION, plural, id=f"{plural}-changed", registry=registry)(self._changed)
 
     async def withdraw_missing(self, client: AsyncClient) -> None:
-        """Take back policies whose deletion was missed: no operator was there, or a watch broke.
+        """Make what the engine is told the same as what is there, whatever a watch or a stream has lost.
+
+        Policies whose deletion was missed are taken back; those that are there and are not told, are.
 
         Raises:
             lightkube.ApiError: They can't be read.
@@ -76,11 +78,21 @@ class PolicyKinds:
         )
         for kind, options in kinds:
             async for body in reader.list(kind, **options):
-                told.discard(_subject_of(body))
+                if _subject_of(body) in told:
+                    told.discard(_subject_of(body))
+                elif "deletionTimestamp" not in body["metadata"]:
+                    await self._tell(dict(body))
         for subject in told - self._gone:
             if subject not in self._published:
                 await withdraw_policies(self._bus, [subject])
         self._gone = told - self._published
+
+    async def _tell(self, body: dict[str, Any]) -> None:
+        policy, _ = problems_of(body, self._cel)
+        if policy is not None:
+            self._published.add(_subject_of(body))
+            self._gone.discard(_subject_of(body))
+            await publish_policy(self._bus, policy)
 
     async def _changed(self, type: str | None, body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:  # noqa: A002
         plain = dict(body)
@@ -93,9 +105,7 @@ class PolicyKinds:
             return
         if self._told.get(uid) != (str(metadata["name"]), generation, policy is not None):
             if policy is not None:
-                self._published.add(_subject_of(plain))
-                self._gone.discard(_subject_of(plain))
-                await publish_policy(self._bus, policy)
+                await self._tell(plain)
             else:
                 await withdraw_policies(self._bus, [_subject_of(plain)])  # nothing broken is ever acted on
             self._told[uid] = (str(metadata["name"]), generation, policy is not None)

@@ -52,7 +52,7 @@ class PostedProgress:
 
     def __init__(self, watcher: Watcher, pending: Pending) -> None:
         self._watcher, self._pending = watcher, pending
-        self._said: dict[Key, tuple[str, object]] = {}  # UID of the pod, and what was said last
+        self._said: dict[Key, tuple[str, object]] = {}  # UID of the TrainJob, and what was said last
 
     def seen(self, key: Key, trainjob: Object | None) -> None:
         """Look at a TrainJob that has changed; None when it is gone."""
@@ -60,21 +60,26 @@ class PostedProgress:
             self._said.pop(key, None)
             return
         try:
-            status, _ = told_by(trainjob)
+            status, where = told_by(trainjob)
         except ValueError as error:
             log.warning("what a TrainJob says of its progress can't be read job=%s reason=%s", "/".join(key), error)
             return
+        said: object = None
+        if status is not None:
+            said = msgspec.structs.replace(status, last_updated_time=datetime.min.replace(tzinfo=UTC))
+        uid, before = str(trainjob["metadata"]["uid"]), self._said.get(key)
+        self._said[key] = (uid, said)
         pods = trainer_pods(self._watcher.related(key).pods)
         if status is None or not pods:
             return
-        pod = str(pods[0]["metadata"]["uid"])
-        said = msgspec.structs.replace(status, last_updated_time=datetime.min.replace(tzinfo=UTC))
-        before = self._said.get(key)
-        self._said[key] = (pod, said)
-        if before is not None and before[1] == said:  # also what an earlier pod has left there
-            return
-        host = str(pods[0]["spec"].get("hostname") or pods[0]["metadata"]["name"])
-        self._pending.offer(Post(Sender(key[0], key[1], pod, host), status))
+        if before is not None and before[0] == uid:
+            news = before[1] != said  # else it is what an earlier pod has left there
+        else:  # seen for the first time: nobody takes away what an earlier attempt has said
+            began = datetime.fromisoformat(str(pods[0]["metadata"]["creationTimestamp"]))
+            news = where == "trainerStatus" and status.last_updated_time >= began
+        if news:
+            host = str(pods[0]["spec"].get("hostname") or pods[0]["metadata"]["name"])
+            self._pending.offer(Post(Sender(key[0], key[1], str(pods[0]["metadata"]["uid"]), host), status))
 
 
 class _OpenDataHub(msgspec.Struct, rename="camel"):

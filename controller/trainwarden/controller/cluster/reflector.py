@@ -21,10 +21,11 @@ Key = tuple[str, str]  # namespace, empty for cluster-wide kinds, and name
 
 _WATCH = 300  # seconds of one watch; after it everything is listed again, whatever the watch missed
 _MARGIN = 20.0  # seconds beyond, after which a silent connection is given up
+_BELIEVED = 30.0  # seconds after which a kind that was there and is not found any more is gone
 _ABSENT = 5.0  # seconds between looks for a kind that is not installed
 _FIRST_WAIT, _LAST_WAIT = 0.2, 10.0  # seconds between two tries
 _LONG = 60.0  # seconds of a watch after which its end is no reason to wait longer than the first time
-_GONE, _NOT_FOUND = 410, 404
+_GONE, _NOT_FOUND, _FORBIDDEN = 410, 404, 403
 _PAGE = 500
 
 
@@ -37,6 +38,7 @@ class Reflector:
         changed: Called with the object before and now; None where there was or is none.
         labels: Label selector.
         watch: Seconds of one watch.
+        optional: Whether others may begin although this kind is refused to us.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class Reflector:
         *,
         labels: dict[str, Any] | None = None,
         watch: int = _WATCH,
+        optional: bool = False,
     ) -> None:
         self._client: Any = client  # its overloads know global and namespaced kinds, not one that may be either
         self._kind, self._changed = kind, changed
-        self._labels, self._watch = labels, watch
+        self._labels, self._watch, self._optional = labels, watch, optional
         self.objects: dict[Key, Object] = {}
         self.installed = False
+        self.absent = False  # known not to be installed
         self.synced = asyncio.Event()  # listed once, or found to be not installed
         self._broken_at: float | None = None  # monotonic seconds since when nothing could be read
 
@@ -76,10 +80,12 @@ class Reflector:
                 continue
             except HTTPStatusError as error:  # an ApiError, or the plain answer to a group that nobody serves
                 code = _code(error)
-                if code == _NOT_FOUND:
+                if code == _NOT_FOUND and self._is_believed():
                     self._absent()
                     await asyncio.sleep(_ABSENT)
                     continue
+                if code == _FORBIDDEN and self._optional:
+                    self.synced.set()
                 if code != _GONE:
                     self._broken()
                     log.warning("can't be read, will retry kind=%s reason=%s", self.name, error)
@@ -96,6 +102,7 @@ class Reflector:
         listing = self._client.list(self._kind, chunk_size=_PAGE, labels=self._labels, **self._everywhere())
         async for item in listing:
             found[_key(item)] = item
+        self.absent = False
         if not self.installed:
             self.installed = True
             log.info("is watched kind=%s objects=%d", self.name, len(found))
@@ -133,8 +140,13 @@ class Reflector:
         if self._broken_at is None:
             self._broken_at = time.monotonic()
 
+    def _is_believed(self) -> bool:
+        """Whether the kind is gone: of several API servers one may be behind, so that what was there is waited for."""
+        return not self.installed or self.broken_for > _BELIEVED
+
     def _absent(self) -> None:
         self._broken_at = None
+        self.absent = True
         if self.installed:
             log.warning("is no longer installed kind=%s", self.name)
         self.installed = False

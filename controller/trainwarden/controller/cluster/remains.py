@@ -12,8 +12,12 @@ from lightkube import ApiError, AsyncClient
 from trainwarden.controller.cluster.reflector import Key, Object
 from trainwarden.controller.cluster.resources import Pod, TrainJob
 from trainwarden.controller.cluster.watching import Watcher
+from trainwarden.controller.executor import NotDoneError
 
-__all__ = ["Remains"]
+__all__ = ["DELETED", "Remains"]
+
+DELETED = ("NoJob", "somebody has deleted the job meanwhile")
+"""Reason and message of a suspension that there is nothing left for."""
 
 _LOOK = 0.5  # seconds between two looks
 _BEYOND_GRACE = 60.0  # seconds that pods may take beyond their grace period
@@ -39,6 +43,9 @@ class Remains:
 
         Args:
             suspended: Whether the job must also be seen to be suspended: between two tries of a job no pod is there.
+
+        Raises:
+            NotDoneError: It was to be suspended, and is there no more.
         """
         began = time.monotonic()
         patience, remains = _BEYOND_GRACE, "its pods can't be seen"
@@ -66,10 +73,14 @@ class Remains:
         try:
             trainjob = await client.get(TrainJob, self._key[1], namespace=self._key[0])
         except ApiError as error:
-            return error.status.code == _NOT_FOUND
+            if error.status.code == _NOT_FOUND:
+                raise NotDoneError(*DELETED, refused=True) from error
+            return False
         except (HTTPError, OSError):
             return False
-        return trainjob["metadata"]["uid"] != self._uid or bool((trainjob.get("spec") or {}).get("suspend"))
+        if trainjob["metadata"]["uid"] != self._uid:
+            raise NotDoneError(*DELETED, refused=True)
+        return bool((trainjob.get("spec") or {}).get("suspend"))
 
     def _is_of_a_successor(self, pod: Object) -> bool:
         """Whether a pod came with a newer job of the same name."""

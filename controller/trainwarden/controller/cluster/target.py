@@ -14,10 +14,10 @@ from lightkube.types import CascadeType, PatchType
 
 from trainwarden.controller.cluster.brakes import Brakes
 from trainwarden.controller.cluster.reflector import Key, Object
-from trainwarden.controller.cluster.remains import Remains
+from trainwarden.controller.cluster.remains import DELETED, Remains
 from trainwarden.controller.cluster.resources import TrainJob, Workload
 from trainwarden.controller.cluster.watching import Watcher
-from trainwarden.controller.executor import NotDoneError
+from trainwarden.controller.executor import REMAINS, NotDoneError
 from trainwarden.policies.decision import ActionRequest, ActionType, Proof, RunRef
 from trainwarden.policies.facts import JobPhase, RunFacts
 
@@ -67,6 +67,7 @@ class TrainJobTarget:
         self._client, self._watcher, self._brakes = client, watcher, brakes
         self._key: Key = (facts.namespace, facts.job)
         self._uid = facts.uid
+        self._meant = ""  # attempt that is to be ended; any before that is known
         self._gone = Remains(client, watcher, self._key, self._uid).wait_gone
 
     @property
@@ -108,7 +109,7 @@ class TrainJobTarget:
         if facts is None:
             return "NoJob", "there is no such job any more"
         if type_ is ActionType.CHECKPOINT:
-            return None
+            return self._brakes.audit()
         if type_ is ActionType.SUSPEND and facts.phase is JobPhase.SUSPENDED:
             return "AlreadySuspended", "the job is suspended already"
         if type_ is ActionType.DELETE and not request.action.include_owned:
@@ -116,7 +117,10 @@ class TrainJobTarget:
             if owner:
                 remedy = "delete that, suspend the job, or say includeOwned: true"
                 return "Owned", f"it belongs to {owner}, which may make it again; {remedy}"
-        return self._brakes.objection(facts.gpus, self._gpus_of_all(), time.time())
+        return self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.time())
+
+    def forget(self, action_id: str) -> None:
+        self._brakes.forget(action_id)
 
     def _gpus_of_all(self) -> int:
         return sum(each.gpus for each in self._watcher.facts.values() if each.phase is JobPhase.RUNNING)
@@ -129,30 +133,40 @@ class TrainJobTarget:
             objection = self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.time())
             if objection is not None:
                 raise NotDoneError(*objection, refused=True)
-        if request.action.type is ActionType.DELETE:
-            await self._delete()
-        else:
-            await self._suspend()
+        self._meant = request.decision.run.attempt
+        await (self._delete() if request.action.type is ActionType.DELETE else self._suspend())
 
     async def _suspend(self) -> None:
         """Ask for the suspension where it lasts, and wait until the pods are gone."""
         by_kueue = await self._deactivate()
         if not by_kueue:
-            await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
+            await self._suspend_itself()
         remains = await self._gone(suspended=True)
         if remains and by_kueue:
             # Kueue's own update of the job can be refused for ever; with its Workload inactive it leaves ours alone.
-            await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
+            await self._suspend_itself()
             remains = await self._gone(suspended=True)
         if remains:
-            raise NotDoneError("PodsRemain", f"it was asked for, but {remains}")
+            raise NotDoneError(REMAINS, f"it was asked for, but {remains}")
+
+    async def _suspend_itself(self) -> None:
+        try:
+            await self._patch(TrainJob, self._key[1], {"suspend": True}, self._uid)
+        except ApiError as error:
+            if error.status.code != _NOT_FOUND:
+                raise
+            raise NotDoneError(*DELETED, refused=True) from error
 
     async def _deactivate(self) -> bool:
         """Have Kueue suspend the job, where it manages it; one Workload may just have taken another's place."""
         for _ in range(_WORKLOADS):
             workload = self._watcher.related(self._key).workload
             if workload is None:
-                return False
+                facts = self._facts
+                if facts is None or not facts.queue or not self._watcher.has_workloads:
+                    return False
+                await asyncio.sleep(2.0)  # Kueue would soon undo a suspension of the TrainJob itself
+                continue
             metadata = workload["metadata"]
             try:
                 await self._patch(Workload, str(metadata["name"]), {"active": False}, str(metadata["uid"]))
@@ -160,7 +174,7 @@ class TrainJobTarget:
                 await asyncio.sleep(2.0)
             else:
                 return True
-        return False
+        raise NotDoneError("NoWorkload", "Kueue manages the job, and its Workload can't be written")
 
     async def _delete(self) -> None:
         async def delete() -> None:
@@ -179,11 +193,10 @@ class TrainJobTarget:
         try:
             await self._tried(delete)
         except ApiError as error:
-            if error.status.code == _NOT_FOUND:
-                return
-            raise
+            if error.status.code != _NOT_FOUND:
+                raise
         if remains := await self._gone():
-            raise NotDoneError("PodsRemain", f"it was deleted, but {remains}")
+            raise NotDoneError(REMAINS, f"it was deleted, but {remains}")
 
     async def _patch(self, kind: type[Any], name: str, spec: Object, uid: str) -> None:
         """Merge-patch these fields alone, of the object with this UID alone."""
@@ -203,6 +216,9 @@ class TrainJobTarget:
         """
         wait = 0.5
         for attempt in range(_TRIES):
+            facts = self._facts
+            if self._meant and facts is not None and facts.attempt != self._meant:
+                raise NotDoneError("AttemptOver", "another attempt has begun meanwhile", refused=True)
             try:
                 await write()
                 return  # noqa: TRY300 - what follows is for another try

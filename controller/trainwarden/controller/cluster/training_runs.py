@@ -23,6 +23,7 @@ from trainwarden.controller.cluster.resuming import resume
 from trainwarden.controller.cluster.run_status import status_of_run
 from trainwarden.controller.cluster.telling import Subject, write_event
 from trainwarden.controller.cluster.watching import Watcher
+from trainwarden.controller.executor import REMAINS
 from trainwarden.controller.payloads import decode
 from trainwarden.controller.publishing import publish_result
 from trainwarden.controller.status import RunStatus
@@ -114,7 +115,7 @@ class TrainingRuns:
         except msgspec.DecodeError:
             return
         key = (result.namespace, result.job)
-        if result.reason in ("Suspended", "PodsRemain"):  # pods of a dead node go later, and the job is suspended by us
+        if result.reason in ("Suspended", REMAINS):  # pods of a dead node go later, and the job is suspended by us
             self._suspensions[key] = result.action_id
             self._schedule(key, at_once=True)
 

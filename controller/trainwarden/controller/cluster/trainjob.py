@@ -73,8 +73,10 @@ def facts_of(
         before = None
     pods = trainer_pods(related.pods)
     phase = _phase(trainjob, related, pods)
-    ready = bool(pods) and phase is JobPhase.RUNNING and all(_is_ready(pod) for pod in pods)
-    attempt, started = _attempt(related.jobset, pods, before)
+    first = next((pod for pod in pods if _is_first(pod)), None)
+    ready = first is not None and phase is JobPhase.RUNNING and all(_is_ready(pod) for pod in pods)
+    ending = phase in (JobPhase.SUSPENDED, JobPhase.QUEUED, JobPhase.DELETING)
+    attempt, started = _attempt(related.jobset, None if ending else first, before)
     same = before is not None and before.attempt == attempt
     if phase is not JobPhase.RUNNING:
         started = None
@@ -144,12 +146,15 @@ def _phase(trainjob: Object, related: Related, pods: Sequence[Object]) -> JobPha
     return JobPhase.PENDING
 
 
-def _attempt(jobset: Object | None, pods: Sequence[Object], before: RunFacts | None) -> tuple[str, datetime | None]:
-    """Name of the attempt and since when its pods are ready; without pods it is still the one before."""
-    if not pods:
+def _attempt(jobset: Object | None, first: Object | None, before: RunFacts | None) -> tuple[str, datetime | None]:
+    """Name of the attempt and since when its pods are ready.
+
+    It is that of the pod of rank 0. Where there is none, as while pods go away one by one, it is still the one before.
+    """
+    if first is None:
         return (before.attempt, before.attempt_started_at) if before else ("none", None)
     uid = str(((jobset or {}).get("metadata") or {}).get("uid", ""))[:8]
-    attempt = f"{uid}-{str(pods[0]['metadata']['uid'])[:8]}"
+    attempt = f"{uid}-{str(first['metadata']['uid'])[:8]}"
     return attempt, before.attempt_started_at if before is not None and before.attempt == attempt else None
 
 
@@ -175,6 +180,11 @@ def _rank(pod: Object) -> tuple[str, int, str]:
     labels = pod["metadata"].get("labels") or {}
     job, index = str(labels.get(_JOB, "")), str(labels.get(_INDEX, "0"))
     return ("" if job == "launcher" else job, int(index) if index.isdigit() else 0, str(pod["metadata"]["name"]))
+
+
+def _is_first(pod: Object) -> bool:
+    """Whether a pod has rank 0, or no rank at all."""
+    return _rank(pod)[1] == 0
 
 
 def _gpus(pods: Sequence[Object]) -> int:

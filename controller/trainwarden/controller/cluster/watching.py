@@ -55,7 +55,7 @@ class Watcher:
         self.trainjobs = Reflector(client, TrainJob, self._trainjob_changed)
         self._jobsets = Reflector(client, JobSet, self._job_changed)
         self._pods = Reflector(client, Pod, self._pod_changed, labels={_JOBSET: None})
-        self._workloads = Reflector(client, Workload, self._workload_changed)
+        self._workloads = Reflector(client, Workload, self._workload_changed, optional=True)
         self._namespaces = Reflector(client, Namespace, self._namespace_changed)
         self._pods_of: dict[Key, dict[str, Object]] = defaultdict(dict)
         self._workload_of: dict[str, Object] = {}  # by the TrainJob's UID
@@ -68,6 +68,11 @@ class Watcher:
     def reflectors(self) -> tuple[Reflector, ...]:
         """All that it reads with."""
         return (self._namespaces, self._jobsets, self._pods, self._workloads, self.trainjobs)
+
+    @property
+    def has_workloads(self) -> bool:
+        """Whether Kueue is there, or may be: its Workloads are read, or are refused to us."""
+        return not self._workloads.absent
 
     def related(self, key: Key) -> Related:
         """What belongs to a TrainJob now."""
@@ -130,7 +135,7 @@ class Watcher:
             due = [
                 key
                 for key, at in self._told_at.items()
-                if now - at > _AGAIN and key in self.trainjobs.objects and not self.facts[key].phase.ended
+                if now - at > _AGAIN and key in self.trainjobs.objects and not self._has_ended(key)
             ]
             for key in [*self._dirty, *due]:
                 self._dirty.pop(key, None)
@@ -139,6 +144,10 @@ class Watcher:
                 except Exception:  # whatever is odd about one object, the others are told of
                     self._told_at[key] = time.monotonic()
                     log.exception("a job can't be understood job=%s", "/".join(key))
+
+    def _has_ended(self, key: Key) -> bool:
+        facts = self.facts.get(key)
+        return facts is not None and facts.phase.ended
 
     async def _tell_of(self, key: Key, *, again: bool) -> None:
         trainjob, before, now = self.trainjobs.objects.get(key), self.facts.get(key), datetime.now(UTC)
@@ -151,14 +160,14 @@ class Watcher:
         if before is not None and not again and msgspec.structs.replace(facts, time=before.time) == before:
             self._told_at.setdefault(key, time.monotonic())
             return
-        self.facts[key] = facts
-        await publish_facts(self._bus, facts)
-        self._told_at[key] = time.monotonic()
-        self._changed(facts)
-        if trainjob is None:
-            self._told_at.pop(key, None)
+        if trainjob is None:  # another of its name may come while this is told
             self.facts.pop(key, None)
-            self._pods_of.pop(key, None)
+            self._told_at.pop(key, None)
+        else:
+            self.facts[key] = facts
+            self._told_at[key] = time.monotonic()
+        await publish_facts(self._bus, facts)
+        self._changed(facts)
 
     def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._dirty[key] = None
@@ -173,6 +182,8 @@ class Watcher:
         job = (key[0], str(item["metadata"]["labels"][_JOBSET]))
         if new is None:
             self._pods_of[job].pop(key[1], None)
+            if not self._pods_of[job]:
+                del self._pods_of[job]
         else:
             self._pods_of[job][key[1]] = new
         self._dirty[job] = None
@@ -181,7 +192,9 @@ class Watcher:
         for owner in _owners(new or old):
             if owner.get("kind") == "TrainJob":
                 if new is None:
-                    self._workload_of.pop(owner["uid"], None)
+                    known = self._workload_of.get(owner["uid"])
+                    if known is not None and known["metadata"]["name"] == key[1]:  # else another has its place
+                        del self._workload_of[owner["uid"]]
                 else:
                     self._workload_of[owner["uid"]] = new
                 self._dirty[key[0], str(owner["name"])] = None

@@ -189,6 +189,9 @@ class LocalTarget:
             if self.alive and (stored := await self.tell()) is not was:
                 well(was := stored)
 
+    def forget(self, action_id: str) -> None:
+        """Nothing is counted here."""
+
     async def wait_ended(self) -> None:
         await asyncio.shield(self.job.exited)
 
