@@ -10,8 +10,9 @@ has() { [ -n "$(kubectl get secret "$1" -n $namespace --ignore-not-found -o name
 
 kubectl apply --server-side -f "$here/manifests/namespace.yaml"
 
-has trainwarden-nats \
-  || kubectl create secret generic trainwarden-nats -n $namespace --from-literal=token="$(openssl rand -hex 24)"
+for secret in trainwarden-nats trainwarden-nats-training; do
+  has $secret || kubectl create secret generic $secret -n $namespace --from-literal=token="$(openssl rand -hex 24)"
+done
 
 # An authority of our own signs one certificate for the webhooks and one for the bridge. Where cert-manager does that,
 # make the two Secrets and the ConfigMap with it before, and this is passed over.

@@ -22,9 +22,9 @@ def test_what_deploy_installs_suspends_a_flat_training_and_refuses_a_bad_policy(
         logs = kubectl.run("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/part-of=trainwarden", check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{pods}\n{logs}"
 
-        secret = kubectl.get("secret", "trainwarden-nats", "-n", NAMESPACE)["data"]["token"]
+        secret = kubectl.get("secret", "trainwarden-nats-training", "-n", NAMESPACE)["data"]["token"]
         told = {
-            "TRAINWARDEN_NATS_URL": f"nats://nats.{NAMESPACE}:4222",
+            "TRAINWARDEN_NATS_URL": f"nats://training@nats.{NAMESPACE}:4222",
             "TRAINWARDEN_NATS_TOKEN": base64.b64decode(secret).decode(),
         }
         kubectl.apply([host_runtime("host", world.folder, told, namespace=world.namespace)])

@@ -19,11 +19,14 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
 
+from trainwarden.reporters.login import login
+
 __all__ = ["ApiError", "Bus", "BusError", "Entry", "Reading"]
 
 log = logging.getLogger(__name__)
 
 _TOO_LARGE = frozenset({10054, 10077})  # a message over a stream's bounds: it will never be taken
+_INBOXES = b"_TW_INBOX"  # answers to roles; trainings hear those under _INBOX alone
 _SHORTEST, _LONGEST = 0.1, 2.0  # seconds between two tries to read on
 _SILENCE = 3.0  # seconds without a sign of the consumer, which sends one each second
 _USER_TIMEOUT_MS = 15_000  # a stalled server is given up after this, not after TCP's quarter of an hour
@@ -157,7 +160,8 @@ class Bus:
 
         self._client = await nats.connect(
             self._url,
-            token=self._token,
+            **login([self._url], self._token),
+            inbox_prefix=_INBOXES,
             name=self._name,
             allow_reconnect=True,
             max_reconnect_attempts=3 if first else -1,

@@ -22,6 +22,7 @@ from nats.aio.msg import Msg
 
 from trainwarden.reporters.complaints import logger
 from trainwarden.reporters.identity import Identity
+from trainwarden.reporters.login import login
 from trainwarden.reporters.wire import Report, command_subject, report_subject
 
 __all__ = ["Link", "LinkError", "LinkLoop", "Opening", "Receive", "nats_opening"]
@@ -169,7 +170,7 @@ class _NatsLink:
         await self._client.connect(
             servers=self._servers,
             name=f"trainwarden reporter of {self._identity.namespace}/{self._identity.job}",
-            token=token,
+            **login(self._servers, token),  # type: ignore[arg-type]  # each is a text
             tls=ssl.create_default_context() if secure else None,
             allow_reconnect=False,
             max_reconnect_attempts=1,  # rounds over the servers for this one connect; below 1 means for ever
