@@ -91,7 +91,7 @@ def score(curves: Sequence[Curve], stops: Sequence[int | None]) -> Score:
         idle += (curve.seconds[-1] - (curve.seconds[-1] if settled is None else settled)) / took
         if place is None:
             continue
-        gain = track.gain(curve.steps[place])
+        gain = track.gain(curve.seconds[place])
         lost = 1.0 if gain is None else gain.to_come
         most = max(most, lost)
         if lost > TOLERATED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import Sequence
@@ -99,11 +100,50 @@ class TestScaleChange:
 
         assert call(second, "divergence", "loss") is False
 
+    def test_a_loss_that_runs_away_on_its_new_scale_is_a_divergence(self) -> None:
+        first = Training(total=2000)
+        first.losses(falling(500))
+        second = first.again("r-2")
+        second.losses([8 * value for value in falling(700)[500:]], start=501)
+        assert call(second, "divergence", "loss") is False
+
+        second.losses([20.0 * 1.2**step for step in range(30)], start=701)
+
+        assert call(second, "divergence", "loss") is True
+
+    def test_a_fall_from_one_scale_to_another_is_no_improvement_after_which_all_is_flat(self) -> None:
+        first = Training(total=4000)
+        first.losses([32 * value for value in falling(500)])
+        second = first.again("r-2")
+        second.losses([2.0 + 4.0 * 0.9985**step + 0.001 * (step % 3) for step in range(500, 1500)], start=501)
+
+        assert call(second, "plateau", "loss", 0.5, 0.0055) is False
+
     def test_it_is_unknown_without_a_resume(self) -> None:
         training = Training()
         training.losses(falling(50))
 
         assert reason(training, "scaleChange", "loss") == "loss has no values on both sides of a resume"
+
+
+class TestAimless:
+    """GRPO's loss is its KL, which grows from 0 in a healthy run."""
+
+    def test_a_loss_that_rises_from_nothing_is_no_divergence(self) -> None:
+        training, chance = Training(total=500), random.Random(0)
+        for step in range(1, 501):
+            value = 0.0016 * (1 - math.exp(-step / 150)) * chance.gauss(1, 0.15)
+            training.report(step, {"loss": value, "reward": 0.2 + 0.001 * step})
+            with contextlib.suppress(UnknownValueError):
+                assert call(training, "divergence", "loss") is False, step
+
+        assert "has not got better yet, from a level of about 0" in reason(training, "divergence", "loss")
+
+    def test_a_loss_that_only_rises_from_its_first_level_is_one(self) -> None:
+        training, chance = Training(total=500), random.Random(0)
+        training.losses([4.0 + chance.gauss(0, 0.05) for _ in range(60)] + [9.0 + 0.1 * step for step in range(40)])
+
+        assert call(training, "divergence", "loss") is True
 
 
 class TestMaskedLoss:
@@ -182,6 +222,13 @@ class TestGuards:
         training.losses([0.14 + value for value in kl], start=61, name="kl")
 
         assert call(training, "explosion", "kl", 10) is expected
+
+    def test_what_is_usual_is_not_known_of_a_kl_that_has_just_begun_to_grow(self) -> None:
+        training = Training()
+        for step in range(1, 400):
+            training.report(step, {"kl": 0.0001 * step})
+            with contextlib.suppress(UnknownValueError):
+                assert call(training, "explosion", "kl", 200) is False, step
 
     @pytest.mark.parametrize(("left", "expected"), [(0.3, False), (0.001, True)], ids=["narrows", "is gone"])
     def test_a_spread_of_rewards_that_dies(self, left: float, expected: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -141,12 +142,16 @@ def _divergence(question: Question) -> bool:
     if view.points < LEAST_SPARSE:
         raise question.too_few(name, view.points, LEAST_SPARSE)
     if chosen:
-        base = _levels(name, series, series.whole().between(-math.inf, view.first_step), higher=higher)
+        base = _levels(name, series.whole().between(-math.inf, view.first_step), series.opening, higher=higher)
     question.looked_at(name, view)
     if not diverges(view, newest, base, higher=higher, chosen=chosen):
         return False
     border = question.run.began()
-    return border is None or changes_scale(series.whole(), border) is None
+    if border is None or changes_scale(series.whole(), border) is None:
+        return True
+    since = series.whole().between(border, view.first_step)  # what lies before is of another scale
+    opening = statistics.median(since.rows.means[:LEAST_BEFORE]) if since.points else 0.0
+    return diverges(view, newest, _levels(name, since, opening, higher=higher), higher=higher, chosen=chosen)
 
 
 def _grace(question: Question, series: Series) -> float:
@@ -164,17 +169,22 @@ def _remembered_levels(question: Question, name: str, series: Series, *, higher:
     if memo is None or not memo.holds(question.scope.passed, question.run.step() or 0):
         view = question.view(series)
         before = series.whole().between(-math.inf, view.first_step)
-        memo = question.remember(key, _levels(name, series, before, higher=higher), grains=1)
+        memo = question.remember(key, _levels(name, before, series.opening, higher=higher), grains=1)
     assert isinstance(memo.value, Levels)  # noqa: S101 - for the type checker
     return memo.value
 
 
-def _levels(name: str, series: Series, before: View, *, higher: bool) -> Levels:
+def _levels(name: str, before: View, opening: float, *, higher: bool) -> Levels:
     if before.points < LEAST_BEFORE:
         raise UnknownValueError(
             f"only {before.points} values of {name} before the window; divergence needs {LEAST_BEFORE}"
         )
-    return levels_before(before, opening=series.opening, higher=higher)
+    base = levels_before(before, opening=opening, higher=higher)
+    if base.aimless:
+        raise UnknownValueError(
+            f"{name} has not got better yet, from a level of about 0: worse is not known from usual"
+        )
+    return base
 
 
 def _non_finite(question: Question) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 
+from trainwarden.policies.detectors.borders import changes_scale
 from trainwarden.policies.detectors.outlook import LEAST, LEAST_WITHOUT_PLAN, LEFT_WITHOUT_PLAN, gained, still_to_gain
 from trainwarden.policies.expressions.protocol import UnknownValueError
 from trainwarden.policies.question import Question
@@ -32,17 +34,25 @@ def by_outlook(question: Question, series: Series) -> bool:
             f"only {series.count} values of {name}; plateau needs {LEAST_WITHOUT_PLAN} while no plan is known"
         )
     view = series.since_step(int(newest * share))
-    if view.points < LEAST or len(view) < 2 or series.first_step > newest * share:
+    border = question.run.began()
+    rescaled = border is not None and changes_scale(series.whole(), border) is not None
+    first = border if border is not None and rescaled else series.first_step  # what lies before is of another scale
+    if view.points < LEAST or len(view) < 2 or first > newest * share:
         raise UnknownValueError(
-            f"only {view.points} values of {name} from step {newest * share:g} on, the first of all at step "
-            f"{series.first_step}; plateau needs one before that and {LEAST} after it"
+            f"only {view.points} values of {name} from step {newest * share:g} on, the first of this scale at step "
+            f"{first}; plateau needs one before that and {LEAST} after it"
         )
     if view.low == view.high:
         raise UnknownValueError(f"{name} is {view.low:g} at every step of the stretch: its signal is broken")
     question.looked_at(name, view)
     best = series.best(higher=higher)
     assert best is not None  # noqa: S101 - there are values
-    so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=higher)
+    if rescaled:
+        since = series.whole().between(first, math.inf)
+        opening = statistics.fmean(since.rows.means[:LEAST])
+        so_far = gained(since, opening=opening, best=since.high if higher else since.low, higher=higher)
+    else:
+        so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=higher)
     left = _left(total, newest)
     return so_far > 0 and still_to_gain(view, share, left=left, higher=higher) < tolerance * so_far
 

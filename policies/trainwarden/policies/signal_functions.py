@@ -78,6 +78,8 @@ def _guard(judge: Callable[[View, View], bool]) -> Callable[[Question], bool]:
             raise UnknownValueError(
                 f"only {before.points} values of {name} before the window; {question.function} needs {GUARD_LEAST}"
             )
+        if before.last_step - before.first_step < recent.last_step - recent.first_step:
+            raise UnknownValueError(f"{name} is known for too short a time before the window to say what is usual")
         question.looked_at(name, recent)
         return judge(before, recent)
 

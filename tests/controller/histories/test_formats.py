@@ -396,6 +396,8 @@ def test_a_decision_log_gives_what_was_known_when_something_was_decided(tmp_path
         ("a.log", "{'loss': 2.0, 'epoch': 1.0}\n{'loss': 2.0 'epoch': 1.0}\n", ":2", "'loss'"),
         ("a.txt", ':::MLLOG {"key": "eval_loss", "value": 1, "time_ms": 1}\n:::MLLOG {"key"\n', ":2", "MLLOG"),
         ("a.jsonl", '{"id":"a","series":{"loss":[[1,2.0],[2]]},"elapsed":[]}\n', ":1", "[2] in series 'loss'"),
+        ("a.jsonl", '{"id":"a","series":{"loss":[[1,2.0]]},"elapsed":[1.5]}\n', ":1", "1.5 in elapsed"),
+        ("a.jsonl", '{"id":"a","series":{"loss":[[1,2.0]]},"elapsed":7}\n', ":1", "7 in elapsed"),
         ("trainer_state.json", '{"log_history": [{"loss": 1.0}]}', "log_history[0]", "{'loss': 1.0}"),
         ("m.json", '{"lm loss": {"values": {"1": 2.0, "2": "?"}}}', "lm loss.values[2]", "'?'"),
     ],
@@ -494,6 +496,28 @@ def test_a_file_of_which_nothing_can_be_unpacked_is_told_and_left_out_when_told_
         reading = Reading(skip=True)
         assert [run.id for run in recordings_in(named, reading)] == ([] if named == path else [str(good)])
         assert reading.told[0].startswith(f"{path}: it can't be unpacked")
+
+
+def test_the_trainings_own_step_goes_before_that_of_the_log(tmp_path: Path) -> None:
+    path = file(
+        tmp_path,
+        "a.jsonl",
+        "".join(f'{{"_step": {n}, "train/global_step": {50 * n}, "train/loss": {9 - n}}}\n{{"_step": {n}, "gpu": 1}}\n'
+                for n in range(1, 4)),
+    )  # fmt: skip
+
+    _, rows = opened(path)
+
+    assert told(rows, "train/loss") == [(50, 8.0), (100, 7.0), (150, 6.0)]
+    assert told(rows, "gpu") == [(50, 1.0), (100, 1.0), (150, 1.0)]
+
+
+def test_cells_that_say_that_there_is_nothing_are_empty(tmp_path: Path) -> None:
+    path = file(tmp_path, "a.csv", "step,loss,val_loss\n1,2.0,N/A\n2,1.0,-\n3,0.5,0.7\n")
+
+    _, rows = opened(path)
+
+    assert told(rows, "val_loss") == [(3, 0.7)]
 
 
 def test_texts_beside_the_numbers_are_passed_over(tmp_path: Path) -> None:

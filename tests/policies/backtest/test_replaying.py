@@ -277,3 +277,39 @@ def test_what_a_policy_could_not_judge_is_told_with_the_reason() -> None:
     totals = builder.totals.policies
     assert [(each.rule, each.runs) for each in totals[0].without_value] == [("flat", 2), ("saved", 2), ("late", 1)]
     assert [each.matched_runs for each in totals] == [2, 0]
+
+
+def test_what_a_second_pass_over_the_same_steps_gains_is_still_to_come() -> None:
+    first = [8.0 - step / 20 for step in range(100)] + [30.0] * 20
+    second = [6.0 - step / 40 for step in range(200)]  # resumed from step 40 with a better setting
+    steps = [*range(1, 121), *range(41, 241)]
+    found = replay(
+        "r",
+        [
+            Row(step, {"loss": loss}, seconds=60.0 * at)
+            for at, (step, loss) in enumerate(zip(steps, first + second, strict=True))
+        ],
+        [policy("[{name: lost, when: metrics.loss > 20.0, actions: [{type: Suspend}]}]")],
+        SETTING,
+    )
+
+    stop = found.outcomes[0].stop
+    assert stop is not None
+    assert stop.step == 101
+    assert stop.wrong
+    assert stop.to_come == pytest.approx((3.05 - 1.0) / (8.0 - 1.0), abs=0.05)
+
+
+def test_beside_a_reward_a_stop_by_the_loss_is_judged_by_the_reward() -> None:
+    def rows_of(reward: str) -> list[Row]:
+        return [Row(step, {"loss": 0.001 * step, reward: step / 100}, seconds=60.0 * step) for step in range(100)]
+
+    high = policy("[{name: high, when: metrics.loss > 0.05, actions: [{type: Suspend}]}]")
+
+    played = replay("r", rows_of("reward"), [high], SETTING).outcomes[0].stop
+    preferred = replay("r", rows_of("rewards/chosen"), [high], SETTING).outcomes[0].stop
+
+    assert played is not None
+    assert (played.metric, played.wrong) == ("reward", True)
+    assert preferred is not None
+    assert (preferred.metric, preferred.wrong) == ("loss", False)

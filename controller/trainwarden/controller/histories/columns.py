@@ -11,7 +11,7 @@ from trainwarden.controller.histories.values import number, seconds_of
 __all__ = ["Columns", "Stopwatch", "columns_of"]
 
 _STEPS = (
-    "_step", "global_step", "step", "Step", "trainer/global_step", "train/global_step", "training/global_step",
+    "global_step", "trainer/global_step", "train/global_step", "training/global_step", "_step", "step", "Step",
     "iteration", "iter", "Iteration", "iterations", "step_num", "num_steps", "steps",
 )  # fmt: skip
 _PASSED = (

@@ -54,9 +54,20 @@ class CurveRun:
                 if values is None:
                     values = by_step[step] = {}
                 values[name] = point[1]
-        clock = _Clock(value.get("elapsed") or ())
+        points = self._elapsed(value.get("elapsed") or [], reading)
+        clock = _Clock(points)
         for step in sorted(by_step):
             yield row(step, by_step[step], seconds=clock.at(step))
+
+    def _elapsed(self, elapsed: Any, reading: Reading) -> list[Any]:
+        points = []
+        for point in elapsed if isinstance(elapsed, list) else [elapsed]:
+            if isinstance(point, list) and len(point) == 2:
+                points.append(point)
+            else:
+                right = "a step and seconds are right"
+                reading.malformed(self.path, self.line, f"{short(point)} in elapsed", right)
+        return points
 
 
 def recordings(path: Path, reading: Reading) -> Iterator[CurveRun]:

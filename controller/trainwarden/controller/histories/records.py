@@ -94,6 +94,7 @@ class _Rows:
         self._columns: dict[tuple[str, ...], Columns] = {}
         self._stopwatch: Stopwatch | None = None
         self._texts: dict[str, bool] = {}  # whether a name stands for texts, once a value of it was seen
+        self._step_name: str | None = None
         self._stepped = False  # some record had a step of its own
         self._count = 0
         self._step = 0
@@ -139,15 +140,16 @@ class _Rows:
 
     def _step_of(self, line: int | str, values: Mapping[str, Any], columns: Columns) -> int | None:
         self._count += 1
-        if columns.step is not None:
-            value = values.get(columns.step)
+        name = self._step_name = self._step_name or columns.step  # one row may have the step of another counter alone
+        if name is not None:
+            value = values.get(name)
             step = whole(value)
             if step is not None:
                 self._stepped = True
                 return step
             if value not in (None, ""):
                 right = "a step is a whole number from 0 to 2**53"
-                self._reading.malformed(self._path, line, f"{columns.step} is {short(value)}", right)
+                self._reading.malformed(self._path, line, f"{name} is {short(value)}", right)
                 return None
         if self._stepped:  # as a line that was logged after the step, such as a summary
             return self._step

@@ -17,6 +17,7 @@ from trainwarden.controller.histories.values import number, short
 __all__ = ["header", "recordings", "records"]
 
 _WANDB = re.compile(r"^(?P<run>.+) - (?P<metric>.+?)$")
+_EMPTY = frozenset({"", "None", "null", "N/A", "n/a", "NA", "-"})
 _ENVELOPE = ("__MIN", "__MAX")
 
 
@@ -63,7 +64,7 @@ def records(path: Path, reading: Reading) -> Iterator[Record]:
             reading.malformed(path, line, f"{len(cells)} cells", f"{len(names)} as in the first line are right")
             continue
         filled = zip(names, cells, strict=True)
-        yield line, {name: cell for name, cell in filled if cell and cell not in ("None", "null")}
+        yield line, {name: cell for name, cell in filled if cell not in _EMPTY}
 
 
 @dataclass(frozen=True, slots=True)

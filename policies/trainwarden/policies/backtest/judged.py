@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from trainwarden.policies.decision import Decision
 
-__all__ = ["judged_metric", "main_metric"]
+__all__ = ["aim_of", "judged_metric", "main_metric"]
 
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'")
 _DOTTED = re.compile(r"\bmetrics\.([A-Za-z_][A-Za-z0-9_]*)")
@@ -76,7 +76,7 @@ def main_metric(known: Collection[str]) -> str | None:
     called rewards (`rewards/chosen`, `rewards/margins`) comes of it. None when there is none but learning rates, norms,
     counts and the like.
     """
-    words = {name: frozenset(_WORDS.findall(_HUMP.sub("_", name).lower())) for name in known}
+    words = {name: _words_of(name) for name in known}
     plays = not any(_PREFERENCES & each for each in words.values())
     ranked = sorted(
         (rank, len(name), name)
@@ -84,6 +84,22 @@ def main_metric(known: Collection[str]) -> str | None:
         if (rank := -1 if plays and _is_reward(each) else _rank(name, each)) is not None
     )
     return ranked[0][2] if ranked else None
+
+
+def aim_of(metric: str | None, main: str | None) -> str | None:
+    """The metric by which a stop is judged: the one its rule is about, where that is an aim, else the run's main one.
+
+    Where a training plays for a reward, only a reward is an aim.
+    """
+    if metric is None or main_metric([metric]) is None:
+        return main
+    if main is not None and _is_reward(_words_of(main)) and not _is_reward(_words_of(metric)):
+        return main
+    return metric
+
+
+def _words_of(name: str) -> frozenset[str]:
+    return frozenset(_WORDS.findall(_HUMP.sub("_", name).lower()))
 
 
 def _is_reward(words: frozenset[str]) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from trainwarden.policies.backtest.judged import judged_metric, main_metric
+from trainwarden.policies.backtest.judged import aim_of, judged_metric, main_metric
 from trainwarden.policies.backtest.outcome import Curve, Firing, PolicyOutcome, Replay, Stop
 from trainwarden.policies.backtest.recording import Row, Setting
 from trainwarden.policies.backtest.track import Track
@@ -294,7 +294,7 @@ def _result(
                 values=event.decision.evidence.values,
                 action=event.action,
                 message=event.decision.message,
-                to_come=_to_come(event.metric, event.step, tracks),
+                to_come=_to_come(event.metric, event.seconds, tracks),
             )
         )
     outcomes = []
@@ -318,18 +318,18 @@ def _result(
     )
 
 
-def _to_come(metric: str | None, step: int, tracks: Mapping[str, Track]) -> float | None:
+def _to_come(metric: str | None, seconds: float, tracks: Mapping[str, Track]) -> float | None:
     track = tracks.get(metric) if metric is not None else None
-    gain = track.gain(step) if track is not None else None
+    gain = track.gain(seconds) if track is not None else None
     return gain.to_come if gain is not None else None
 
 
 def _stop(event: _Event, main: str | None, tracks: Mapping[str, Track], setting: Setting, end: float) -> Stop:
     assert event.action is not None  # noqa: S101 - a stop is an action
-    metric = main_metric([event.metric] if event.metric is not None else []) or main  # a norm or a rate is no aim
-    to_come = _to_come(metric, event.step, tracks)
+    metric = aim_of(event.metric, main)
+    to_come = _to_come(metric, event.seconds, tracks)
     if to_come is None and main is not None and metric != main:
-        metric, to_come = main, _to_come(main, event.step, tracks)
+        metric, to_come = main, _to_come(main, event.seconds, tracks)
     wrong = to_come is not None and to_come > TOLERATED
     rest, spent = max(end - event.seconds, 0.0) / 3600, event.seconds / 3600
     price = setting.price_per_hour

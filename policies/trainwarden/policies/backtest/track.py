@@ -29,11 +29,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How a metric fared around a step. Shares are of the run's total improvement, 0 to 1."""
+    """How a metric fared around a time. Shares are of the run's total improvement, 0 to 1."""
 
     best_before: float
     best_after: float  # the best of the whole run
-    to_come: float  # share that came after the step
+    to_come: float  # share that came after it
 
 
 class Track:
@@ -71,10 +71,13 @@ class Track:
             self._size *= 2
         points.append(Point(step, seconds, value, value, value, 1))
 
-    def gain(self, step: int) -> Gain | None:
-        """What had been gained by a step, and what came after; None before the first value."""
+    def gain(self, seconds: float) -> Gain | None:
+        """What had been gained by a time, and what came after; None before the first value.
+
+        Steps would not tell: those that are done once more come later.
+        """
         points, levels = self._levels()
-        before = [level for level, point in zip(levels, points, strict=True) if point.step <= step]
+        before = [level for level, point in zip(levels, points, strict=True) if point.seconds <= seconds]
         if not before:
             return None
         sign = -1.0 if self.higher else 1.0

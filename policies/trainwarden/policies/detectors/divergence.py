@@ -66,6 +66,7 @@ class Baseline:
     noise: float  # robust standard deviation of a row
     shift: float  # above the best level by so much, a level is lost if it stays
     runaway: float  # above it by so much, a level is lost at once
+    aimless: bool = False  # it was never better than about 0, where it began: as a loss beside a reward
 
 
 def non_finite_for_good(series: Series) -> bool:
@@ -97,7 +98,8 @@ def baseline(before: View, *, opening: float, higher: bool) -> Baseline:
     height = abs(best)
     shift = max(_NOISES * noise, min(_SHIFT * gained, _TIMES * height), _RELATIVE * height, _RIPPLE * ripple)
     runaway = max(_RUNAWAY * shift, _HIGHS * peak)
-    return Baseline(best, noise, shift, runaway)
+    aimless = height <= _NOISES * noise and gained <= _NOISES * noise
+    return Baseline(best, noise, shift, runaway, aimless)
 
 
 def _strayed(
