@@ -35,7 +35,8 @@ def by_outlook(question: Question, series: Series) -> bool:
         )
     view = series.since_step(int(newest * share))
     border = question.run.began()
-    rescaled = border is not None and changes_scale(series.whole(), border) is not None
+    resumed = border is not None and border > series.first_step
+    rescaled = resumed and border is not None and changes_scale(series.whole(), border) is not None
     first = border if border is not None and rescaled else series.first_step  # what lies before is of another scale
     if view.points < LEAST or len(view) < 2 or first > newest * share:
         raise UnknownValueError(

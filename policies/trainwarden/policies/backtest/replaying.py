@@ -35,6 +35,7 @@ TOLERATED = 0.01
 _MOST_TRACKS = 64  # metrics of one run that are followed for gains and pictures
 _LONGEST = 3.2e9  # seconds, 100 years: what a damaged clock may say at most
 _UNTIL_FOUND = 0.02  # two looks by rules about time lie apart by this part of the time since the row before
+_USUAL = 2.0  # times the usual time between two rows that is no gap yet
 _WHILE_ENGAGED = 0.25  # and by this part while one is pending or firing
 
 
@@ -85,6 +86,7 @@ class _Walk:
     reports: int = 0
     rows: int = 0
     looked: float = -math.inf  # seconds of the newest row that was looked at
+    asked: float = 0.0  # seconds at which rules about time were last asked whether they had changed
     by_data: Watch = field(init=False)
     by_time: Watch = field(init=False)
 
@@ -110,10 +112,10 @@ class _Walk:
         self.reports += 1
 
     def look(self, seconds: float, *, last: bool = False) -> None:
-        """Judge the run at a row; by rules about time only while one is pending or firing, and at the last row."""
+        """Judge the run at a row; by rules about time at the last one only, since they are asked before each."""
         self.looked = seconds
         self._look(self.by_data, seconds)
-        if last or self.by_time.engaged:
+        if last:
             self._look(self.by_time, seconds)
 
     def _look(self, watch: Watch, seconds: float) -> None:
@@ -122,11 +124,15 @@ class _Walk:
             self._note(judgement, seconds)
 
     def look_between(self, until: float) -> None:
-        """Look when waits are over, up to a moment; and by rules about time, when one of them would have changed."""
-        timed = self.by_time
-        stirs = timed.engaged or until - self.row_at > self.run.clock.silence
-        if not stirs:
-            stirs = not timed.is_quiet(self.run, self.start, until)
+        """Look when waits are over, up to a moment; and by rules about time, when one of them would have changed.
+
+        Between rows that follow each other as usual they are asked no more often than the others.
+        """
+        timed, gap = self.by_time, until - self.row_at
+        stirs = gap > self.run.clock.silence
+        if not stirs and (gap > _USUAL * self.run.clock.usual or until - self.asked >= until / self.setting.fineness):
+            self.asked = until
+            stirs = not timed.is_steady(self.run, self.start, until)
         if stirs and timed.looked < self.row_at:
             self._look(timed, self.row_at)
         while True:

@@ -71,20 +71,25 @@ class Watch:
         """Whether a rule is pending or firing."""
         return self.memory.engaged
 
-    def is_quiet(self, run: RunState, start: datetime, seconds: float) -> bool:
-        """Whether no condition holds at a moment, without remembering that it was asked."""
-        if not self.policies:
-            return True
+    def is_steady(self, run: RunState, start: datetime, seconds: float) -> bool:
+        """Whether each condition is at a moment as it was at the newest look, without remembering that it was asked."""
         scope = run.scope(start + timedelta(seconds=seconds))
         for policy in self.policies:
+            known = self.memory.policies.get(policy.uid)
             variables = variables_of(policy, scope) if policy.variables else {}
             if policy.match is not None and policy.match.evaluate(scope, variables).value is False:
+                if known is not None and known.engaged:
+                    return False
                 continue
             for rule in policy.rules:
                 value = rule.when.evaluate(scope, variables).value
                 if value is not None:
                     self.without_value.pop((policy.uid, rule.spec.name), None)
-                if value is True or (value is None and rule.spec.on_unknown is OnUnknown.TRUE):
+                elif rule.spec.on_unknown is not OnUnknown.HOLD:
+                    value = rule.spec.on_unknown is OnUnknown.TRUE
+                state = known.rules.get(rule.spec.name) if known is not None else None
+                held = state is not None and state.since is not None and state.paused is None
+                if held is not (value is True):
                     return False
         return True
 
