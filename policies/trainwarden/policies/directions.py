@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import lru_cache
 
 __all__ = ["HIGHER", "LOWER", "higher_is_better"]
 
@@ -29,6 +30,7 @@ LOWER = frozenset(
 """Words that say that lower is better, whatever else the name holds; every name without a known word does so too."""
 
 
+@lru_cache(4096)
 def higher_is_better(name: str) -> bool:
     """Whether a metric with this name gets better upwards: `eval/accuracy` does, `reward_loss` does not."""
     words = _WORDS.findall(_HUMP.sub("_", name).lower()) + _WORDS.findall(name.lower())  # also mIoU and CIDEr whole
