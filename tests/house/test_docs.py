@@ -24,7 +24,11 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
                 yield f"{page.relative_to(ROOT)}:{line}", found[2]
 
 
-POLICIES = {place: text for place, text in blocks("yaml") if "kind: TrainingPolicy" in text or "kind: Cluster" in text}
+POLICIES = {
+    place: text
+    for place, text in blocks("yaml")
+    if "kind: TrainingPolicy" in text or "kind: ClusterTrainingPolicy" in text
+}
 POLICIES |= {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("examples/**/*policy*.yaml")}
 
 
