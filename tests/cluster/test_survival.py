@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,11 @@ def done_once(world: World, name: str, node: LocalNode) -> None:
     # What the engine makes of the result is written later than what the operator has seen by itself.
     world.wait(lambda: [each["state"] for each in world.actions(name, "Suspend")] == ["Done"], "told", name=name)
     assert list((world.folder / name).glob("step-*.json")), "it was saved first"
+
+
+def beyond(world: World, step: int) -> bool:
+    """Whether the run `job` is seen beyond a step."""
+    return int(world.status("job").get("step") or 0) > step
 
 
 def start_pausing(world: World, folder: Path) -> Callable[[], None]:
@@ -337,7 +343,7 @@ def test_clocks_that_are_set_stop_nothing_and_hold_nothing_up(
     for text in ("+3h", "-3h", "+3h", "+0"):
         clock(text)
         step = world.status("job").get("step") or 0
-        world.wait(lambda step=step: world.status("job").get("step", 0) > step + 60, "going on")  # type: ignore[misc]
+        world.wait(partial(beyond, world, step + 60), "going on")
         assert {each["verdict"] for each in world.status("job")["rules"]} == {"Inactive"}, text
     clock("+3h")
     world.policy(rules=[rule(SUSPEND)], protections={"abovePercent": 100})

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from tests.reporters.nats_server import PROGRAM, free_port
+from tests.reporters.nats_server import PROGRAM, eventually, free_port
 
 from trainwarden.controller.bus import Bus
 from trainwarden.controller.streams import ensure_streams
@@ -88,9 +88,8 @@ async def test_a_training_can_not_write_what_roles_write(port: int, subject: str
 
     await client.publish(subject, b"{}")
     await client.flush()
-    await asyncio.sleep(0.1)
 
-    assert [problem for problem in problems if "permissions violation for publish" in problem.lower()]
+    await eventually(lambda: any("permissions violation for publish" in problem.lower() for problem in problems))
     await client.close()
 
 
@@ -101,7 +100,6 @@ async def test_a_training_can_not_listen_to_roles(port: int, subject: str) -> No
 
     await client.subscribe(subject)
     await client.flush()
-    await asyncio.sleep(0.1)
 
-    assert [problem for problem in problems if "permissions violation for subscription" in problem.lower()]
+    await eventually(lambda: any("permissions violation for subscription" in problem.lower() for problem in problems))
     await client.close()

@@ -34,10 +34,10 @@ def by_outlook(question: Question, series: Series) -> bool:
             f"only {series.count} values of {name}; plateau needs {LEAST_WITHOUT_PLAN} while no plan is known"
         )
     view = series.since_step(int(newest * share))
-    border = question.run.began()
-    resumed = border is not None and border > series.first_step
-    rescaled = resumed and border is not None and changes_scale(series.whole(), border) is not None
-    first = border if border is not None and rescaled else series.first_step  # what lies before is of another scale
+    first, border = series.first_step, question.run.began()
+    rescaled = border is not None and border > first and changes_scale(series.whole(), border) is not None
+    if border is not None and rescaled:
+        first = border  # what lies before is of another scale
     if view.points < LEAST or len(view) < 2 or first > newest * share:
         raise UnknownValueError(
             f"only {view.points} values of {name} from step {newest * share:g} on, the first of this scale at step "

@@ -170,7 +170,7 @@ class _NatsLink:
         await self._client.connect(
             servers=self._servers,
             name=f"trainwarden reporter of {self._identity.namespace}/{self._identity.job}",
-            **login(self._servers, token),  # type: ignore[arg-type]  # each is a text
+            **login(self._servers, token),
             tls=ssl.create_default_context() if secure else None,
             allow_reconnect=False,
             max_reconnect_attempts=1,  # rounds over the servers for this one connect; below 1 means for ever

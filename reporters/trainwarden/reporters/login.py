@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 __all__ = ["login"]
 
 
-def login(servers: Sequence[str], token: str | None) -> dict[str, str]:
+def login(servers: Sequence[str], token: str | None) -> dict[str, Any]:
     """Options of `nats.connect` for a token.
 
     Args:

@@ -87,3 +87,41 @@ async def test_a_kind_that_can_not_be_read_says_for_how_long() -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_was_there_is_not_gone_since_one_api_server_does_not_know_its_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api: Any = Api(410)
+    told: list[tuple[Key, bool]] = []
+    reflector = Reflector(api, ConfigMap, lambda key, old, new: told.append((key, new is None)))
+    task = asyncio.create_task(reflector.run())
+    try:
+        await eventually(lambda: reflector.objects or task.done())
+        api.lists, api.code = False, 404
+        await eventually(lambda: reflector.broken_for > 0 or task.done())
+        listed = api.listed
+        await eventually(lambda: api.listed > listed or task.done())
+        assert reflector.objects
+        assert not reflector.absent
+
+        monkeypatch.setattr("trainwarden.controller.cluster.reflector._BELIEVED", 0.0)
+        await eventually(lambda: reflector.absent or task.done())
+        assert not reflector.objects
+        assert told[-1][1]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_kind_that_is_refused_holds_up_nobody_where_it_is_optional() -> None:
+    api: Any = Api(403, lists=False)
+    reflector = Reflector(api, ConfigMap, lambda key, old, new: None, optional=True)
+    task = asyncio.create_task(reflector.run())
+    try:
+        await eventually(lambda: reflector.synced.is_set() or task.done())
+        assert reflector.synced.is_set()
+        assert not reflector.absent  # it may be there, and nobody may say that it is not
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

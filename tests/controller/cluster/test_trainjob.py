@@ -137,6 +137,14 @@ def test_pods_that_go_one_by_one_are_still_of_the_attempt_that_ends() -> None:
     assert again.attempt == "jobset-u-new-0"
 
 
+def test_pods_that_outlive_the_jobset_of_a_job_that_ends_are_still_of_its_attempt() -> None:
+    running = read(trainjob(), *PODS)
+
+    for job in (trainjob(suspend=True), trainjob(deletionTimestamp="2026-05-01T09:00:00Z")):
+        left = facts_of(job, Related(jobset=None, pods=PODS), running, READY)
+        assert left.attempt == running.attempt
+
+
 def test_a_resume_is_another_attempt() -> None:
     running = read(trainjob(), *PODS)
     stopped = read(trainjob(suspend=True), before=running, at=READY + timedelta(hours=2))
