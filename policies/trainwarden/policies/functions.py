@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
 from datetime import timedelta
 
-from trainwarden.policies.detectors.borders import changes_scale
 from trainwarden.policies.detectors.divergence import (
     GRACE,
     LEAST_BEFORE,
@@ -146,12 +144,11 @@ def _divergence(question: Question) -> bool:
     question.looked_at(name, view)
     if not diverges(view, newest, base, higher=higher, chosen=chosen):
         return False
-    border = question.run.began()
-    if border is None or changes_scale(series.whole(), border) is None:
+    rescaled = question.rescaled(name, series)
+    if rescaled is None:
         return True
-    since = series.whole().between(border, view.first_step)  # what lies before is of another scale
-    opening = statistics.median(since.rows.means[:LEAST_BEFORE]) if since.points else 0.0
-    return diverges(view, newest, _levels(name, since, opening, higher=higher), higher=higher, chosen=chosen)
+    since = series.whole().between(rescaled[0], view.first_step)  # what lies before is of another scale
+    return diverges(view, newest, _levels(name, since, rescaled[1], higher=higher), higher=higher, chosen=chosen)
 
 
 def _grace(question: Question, series: Series) -> float:

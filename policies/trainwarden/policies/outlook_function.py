@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
 
-from trainwarden.policies.detectors.borders import changes_scale
 from trainwarden.policies.detectors.outlook import LEAST, LEAST_WITHOUT_PLAN, LEFT_WITHOUT_PLAN, gained, still_to_gain
 from trainwarden.policies.expressions.protocol import UnknownValueError
 from trainwarden.policies.question import Question
@@ -34,10 +32,8 @@ def by_outlook(question: Question, series: Series) -> bool:
             f"only {series.count} values of {name}; plateau needs {LEAST_WITHOUT_PLAN} while no plan is known"
         )
     view = series.since_step(int(newest * share))
-    first, border = series.first_step, question.run.began()
-    rescaled = border is not None and border > first and changes_scale(series.whole(), border) is not None
-    if border is not None and rescaled:
-        first = border  # what lies before is of another scale
+    rescaled = question.rescaled(name, series)
+    first = rescaled[0] if rescaled is not None else series.first_step  # what lies before is of another scale
     if view.points < LEAST or len(view) < 2 or first > newest * share:
         raise UnknownValueError(
             f"only {view.points} values of {name} from step {newest * share:g} on, the first of this scale at step "
@@ -48,10 +44,10 @@ def by_outlook(question: Question, series: Series) -> bool:
     question.looked_at(name, view)
     best = series.best(higher=higher)
     assert best is not None  # noqa: S101 - there are values
-    if rescaled:
-        since = series.whole().between(first, math.inf)
-        opening = statistics.fmean(since.rows.means[:LEAST])
-        so_far = gained(since, opening=opening, best=since.high if higher else since.low, higher=higher)
+    if rescaled is not None:
+        rows = series.whole().between(first, math.inf).rows  # the first of which may have taken in what lies before
+        best_since = max(rows.highs[1:] or rows.highs) if higher else min(rows.lows[1:] or rows.lows)
+        so_far = best_since - rescaled[1] if higher else rescaled[1] - best_since
     else:
         so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=higher)
     left = _left(total, newest)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from trainwarden.policies.decision import Window
+from trainwarden.policies.detectors.borders import LEAST as SCALE_LEAST
+from trainwarden.policies.detectors.borders import changes_scale
 from trainwarden.policies.directions import higher_is_better
 from trainwarden.policies.expressions.protocol import CelValue, UnknownValueError
 from trainwarden.policies.lengths import ago
@@ -101,6 +105,24 @@ class Question:
         if value not in RANGES[name]:
             raise UnknownValueError(f"{self.function} was given the {name} {value:g}; {RANGES[name]}")
         return float(value)
+
+    def rescaled(self, name: str, series: Series) -> tuple[int, float] | None:
+        """Step of the newest resume, where it has changed the scale of a metric, and the metric's first level after it.
+
+        What was found stays: the rows of a longer history are merged, also across the border.
+        """
+        border = self.run.began()
+        if border is None or series.first_step >= border:
+            return None
+        known = self.run.rescaled.get(name)
+        if known is not None and known[0] == border:
+            return known
+        history = series.whole()
+        if changes_scale(history, border) is None:
+            return None
+        level = statistics.median(history.between(border, math.inf).rows.means[:SCALE_LEAST])
+        self.run.rescaled[name] = found = border, level
+        return found
 
     def series(self, at: int = 0) -> Series:
         """History of the metric named there, up to date and not empty of numbers."""

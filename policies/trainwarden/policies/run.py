@@ -61,6 +61,7 @@ class RunState:
         "memos",
         "metrics",
         "pace",
+        "rescaled",
         "restarts",
         "stall",
         "used",
@@ -78,6 +79,7 @@ class RunState:
         self.stall = StallClock(self.hearing)
         self.restarts = RestartWatch(facts.restarts)
         self.used: dict[tuple[str, str], Mapping[str, CelValue | str]] = {}  # what looks have read, by policy and rule
+        self.rescaled: dict[str, tuple[int, float]] = {}  # resume that changed a metric's scale, first level then
         self.memos: dict[tuple[str, tuple[CelValue, ...]], Memo] = {}  # answers over windows, while they hold
         self._attempts = Attempts(facts)
         self._awaits_step = True  # nothing in this attempt has said where it starts

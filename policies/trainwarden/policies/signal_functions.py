@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from trainwarden.policies.detectors.borders import changes_scale
 from trainwarden.policies.detectors.broken import LEAST as FROZEN_LEAST
 from trainwarden.policies.detectors.broken import frozen, masked
 from trainwarden.policies.detectors.divergence import non_finite_for_good
@@ -64,7 +63,7 @@ def _scale_change(question: Question) -> bool:
     name, series, border = question.text(0), question.finite(), question.run.began()
     if border is None or series.first_step >= border or series.newest_step() < border:
         raise UnknownValueError(f"{name} has no values on both sides of a resume")
-    return changes_scale(series.whole(), border) is not None
+    return question.rescaled(name, series) is not None
 
 
 def _guard(judge: Callable[[View, View], bool]) -> Callable[[Question], bool]:
