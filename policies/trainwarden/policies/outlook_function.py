@@ -35,8 +35,9 @@ def by_outlook(question: Question, series: Series) -> bool:
     rescaled = question.rescaled(name, series)
     first = rescaled[0] if rescaled is not None else series.first_step  # what lies before is of another scale
     if view.points < LEAST or len(view) < 2 or first > newest * share:
+        which = "of all" if rescaled is None else "since its scale has changed"
         raise UnknownValueError(
-            f"only {view.points} values of {name} from step {newest * share:g} on, the first of this scale at step "
+            f"only {view.points} values of {name} from step {newest * share:.0f} on, the first {which} at step "
             f"{first}; plateau needs one before that and {LEAST} after it"
         )
     if view.low == view.high:

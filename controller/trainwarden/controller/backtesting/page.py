@@ -49,6 +49,7 @@ th { font-weight: 600; color: var(--soft); font-size: 13px } th:first-child, td:
 .card p { font-size: 12.5px; margin: 0 0 6px }
 .card ul { margin: 6px 0 0; padding: 0; list-style: none; font-size: 12.5px }
 .card li { margin: 2px 0; overflow-wrap: anywhere } svg { display: block; width: 100%; height: auto }
+details { color: var(--soft); margin-top: 6px } summary { cursor: pointer }
 .wrong { color: var(--bad); font-weight: 600 } .right { color: var(--good); font-weight: 600 }
 .tag { display: inline-block; width: 9px; height: 9px; border-radius: 2px; margin-right: 6px }
 svg text { fill: var(--soft); font: 11px system-ui, sans-serif } .axis { stroke: var(--line) }
@@ -80,7 +81,7 @@ def as_html(results: Results) -> str:
         "<h2>Policies</h2>",
         _policies(results),
         _LEGEND,
-        *(f"<p>· {escape(told)}</p>" for total in results.totals.policies for told in unjudged_of(total)),
+        _unjudged([told for total in results.totals.policies for told in unjudged_of(total)]),
         f"<h2>{title}</h2>",
         _MARKS,
         '<div class="cards">',
@@ -93,6 +94,15 @@ def as_html(results: Results) -> str:
 def _policies(results: Results) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
     return f'<div class="scroll"><table><tr>{head}</tr>{_rows(map(row_of, results.totals.policies))}</table></div>'
+
+
+def _unjudged(told: Sequence[str]) -> str:
+    """What could not be judged, folded: it explains the table, and is longer than it."""
+    if not told:
+        return ""
+    items = "".join(f"<li>{escape(each)}</li>" for each in told)
+    head = f"Why rules could not judge some runs ({len(told):,})"
+    return f"<details><summary>{head}</summary><ul>{items}</ul></details>"
 
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:
