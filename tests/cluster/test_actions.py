@@ -187,6 +187,32 @@ def test_audit_says_what_it_would_do_and_does_nothing(world: World, type_: str) 
 
 
 @pytest.mark.usefixtures("node")
+def test_a_switch_puts_the_whole_cluster_into_audit_and_what_was_only_said_is_done_once_it_is_lifted(
+    world: World,
+) -> None:
+    product, processes = world.cluster.product, world.cluster.processes
+    processes.stop("operator")
+    product.start_operator("--audit")
+    try:
+        act(world, "Suspend", checkpoint="Skip")
+        world.trainjob(program=SLEEPER)
+        said = ended(world, "Suspend")
+        assert (said["state"], said["reason"]) == ("WouldAct", "Audit")
+        ready = world.get("trainingpolicy", "watch")["status"]["conditions"][0]
+        assert (
+            ready["message"]
+            == "it is judged by the engine, in Audit mode as all of the cluster, whatever it says itself"
+        )
+        assert len(world.pods()) == 1
+    finally:
+        processes.stop("operator")
+        product.start_operator()
+
+    world.wait(lambda: suspended_by(world), "suspended")
+    assert not world.pods()
+
+
+@pytest.mark.usefixtures("node")
 def test_a_deletion_is_of_one_uid_and_leaves_the_rest_to_the_background(world: World) -> None:
     uid = world.trainjob(program=SLEEPER, labels={"tier": "dev"})
     running(world)

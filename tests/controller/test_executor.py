@@ -16,7 +16,7 @@ from tests.reporters.nats_server import eventually
 
 from trainwarden.controller.bus import Bus
 from trainwarden.controller.cancelling import end_all
-from trainwarden.controller.executor import LATER, Executor
+from trainwarden.controller.executor import AUDITED, LATER, Executor
 from trainwarden.controller.payloads import encode
 from trainwarden.controller.publishing import publish_result
 from trainwarden.controller.subjects import job_subject
@@ -50,11 +50,12 @@ class Place:
     resume_command: str = "resume it"
     ended: list[Proof | None] = field(default_factory=list)
     brakes: int = 0  # objections that are left
+    reason: str = LATER
     forgotten: list[str] = field(default_factory=list)
 
     async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
         self.brakes -= 1
-        return (LATER, "20 runs were ended in the last hour") if self.brakes >= 0 else None
+        return (self.reason, "20 runs were ended in the last hour") if self.brakes >= 0 else None
 
     def forget(self, action_id: str) -> None:
         self.forgotten.append(action_id)
@@ -290,3 +291,11 @@ async def test_an_action_of_which_nothing_came_is_not_counted(bus: Bus) -> None:
     result = await done(bus, place, request(newest_checkpoint_age=timedelta(minutes=11)))
 
     assert (result.reason, place.forgotten) == ("NoCheckpoint", ["s-1"])
+
+
+async def test_where_all_is_in_audit_it_is_said_what_would_have_been_done(bus: Bus) -> None:
+    place = Place(brakes=1, reason=AUDITED)
+
+    result = await done(bus, place, request())
+
+    assert (result.state, result.reason, place.ended) == (ActionState.WOULD_ACT, "AuditSwitch", [])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 from tests.controller.engines import facts
 
+from trainwarden.controller.bus import Bus
 from trainwarden.controller.decoding import decode_report
 from trainwarden.controller.jobs import Allowance, EarlyReports, Heard, Job, by_our_clock
-from trainwarden.controller.server_clock import ServerClock
+from trainwarden.controller.server_clock import ServerClock, server_time
+from trainwarden.controller.streams import ensure_streams
 from trainwarden.policies.decision import ActionResult, ActionState
 from trainwarden.policies.run import RunState
 
@@ -94,3 +97,12 @@ def test_facts_are_as_of_the_moment_at_which_they_were_stored() -> None:
 
     assert (first.time, first.created_at, first.attempt_started_at) == (START, START, START - HOUR)
     assert later.time == START
+
+
+async def test_the_server_is_asked_for_its_time(bus: Bus) -> None:
+    before = time.time()
+    await ensure_streams(bus)
+
+    told = await server_time(bus)
+
+    assert before - 1 <= told <= time.time() + 1, "the server has this machine's clock"

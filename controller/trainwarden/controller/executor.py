@@ -32,12 +32,15 @@ from trainwarden.policies.decision import (
 from trainwarden.policies.expressions.functions import human_duration
 from trainwarden.reporters.wire import Command, Reply
 
-__all__ = ["LATER", "REMAINS", "Executor", "NotDoneError", "Target"]
+__all__ = ["AUDITED", "LATER", "REMAINS", "Executor", "NotDoneError", "Target"]
 
 log = logging.getLogger(__name__)
 
 LATER = "Brake"
 """Reason of an objection that passes by itself: the action waits, as long as its rule asks for it."""
+
+AUDITED = "AuditSwitch"
+"""Reason of an objection by which everything is only said, whatever the policies' modes are."""
 
 REMAINS = "PodsRemain"
 """Reason of an action that has had its effect, and not all of it."""
@@ -238,6 +241,8 @@ class Executor:
             return await self._try(request, target)
         except NotDoneError as error:
             state = ActionState.REFUSED if error.refused else ActionState.FAILED
+            if error.reason == AUDITED:
+                state = ActionState.WOULD_ACT
             await self._say(request, state, error.reason, str(error))
         except Exception as error:
             log.exception("an action failed action=%s", action.type)

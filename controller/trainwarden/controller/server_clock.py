@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 
-__all__ = ["ServerClock"]
+from nats.errors import Error as NatsError
+
+from trainwarden.controller.bus import Bus
+
+__all__ = ["ServerClock", "server_time"]
+
+log = logging.getLogger(__name__)
+
+_AGAIN = 1.0  # seconds between two tries to ask
 
 _WINDOW = 10.0  # seconds after which an older sight of the server's clock counts no more
 _STEP = 1.0  # seconds that the clock goes back before it counts as set back
@@ -48,3 +59,14 @@ class ServerClock:
         now, before = self.now(), self._told
         self._told = now
         return now < before - _STEP
+
+
+async def server_time(bus: Bus) -> float:
+    """Unix seconds at the server, asked until it answers."""
+    while True:
+        try:
+            told = await bus.request("$JS.API.STREAM.INFO.TW_RESULTS", None)
+            return datetime.fromisoformat(str(told["ts"])).timestamp()
+        except (NatsError, OSError, TimeoutError) as error:
+            log.info("the time at the server is asked for again reason=%s", error)
+            await asyncio.sleep(_AGAIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from trainwarden.controller.executor import LATER
+from trainwarden.controller.executor import AUDITED, LATER
 
 __all__ = ["Brakes", "Limits"]
 
@@ -41,7 +41,7 @@ class Brakes:
         Args:
             action_id: By which action.
             gpus: That it had.
-            at: Unix seconds.
+            at: Seconds of a clock that goes evenly.
         """
         if not self._counts(action_id):
             self._ended.append((at, gpus, action_id))
@@ -68,7 +68,7 @@ class Brakes:
 
     def audit(self) -> tuple[str, str] | None:
         """Why nothing at all may be done; None when it may."""
-        return ("AuditSwitch", "it would have been done; the whole cluster is in Audit") if self._limits.audit else None
+        return (AUDITED, "it would have been done; the whole cluster is in Audit") if self._limits.audit else None
 
     def objection(self, gpus: int, all_gpus: int, now: float) -> tuple[str, str] | None:
         """Why one more run may not be ended now; None when it may.
@@ -76,7 +76,7 @@ class Brakes:
         Args:
             gpus: That it has.
             all_gpus: Of all jobs that run now; those that were ended count beside them.
-            now: Unix seconds.
+            now: Seconds of the same clock as `ended` has.
         """
         limits = self._limits
         if (audit := self.audit()) is not None:

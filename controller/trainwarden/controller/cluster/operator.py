@@ -36,6 +36,7 @@ from trainwarden.controller.cluster.training_runs import TrainingRuns
 from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.executor import Executor
 from trainwarden.controller.payloads import decode
+from trainwarden.controller.server_clock import server_time
 from trainwarden.controller.streams import ensure_streams
 from trainwarden.policies.decision import ActionResult, ActionState
 from trainwarden.policies.expressions.engines import engine as cel_engine
@@ -125,7 +126,7 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
     runs = TrainingRuns(client, bus, watcher)
     writers.append(runs)
     registry = kopf.OperatorRegistry()
-    policies = PolicyKinds(bus, cel)
+    policies = PolicyKinds(bus, cel, audit=settings.limits.audit)
     policies.register(registry)
     channels = ChannelKinds(client, bus)
     channels.register(registry)
@@ -176,16 +177,18 @@ async def _keep_withdrawing(policies: PolicyKinds, client: AsyncClient) -> None:
 
 
 async def _count(bus: Bus, brakes: Brakes, watcher: Watcher) -> None:
-    """Tell the brakes what was ended before this start."""
+    """Tell the brakes what was ended before this start, on the clock that steps don't move."""
+    since_server = time.monotonic() - await server_time(bus)
 
     def take(entry: Entry) -> None:
         with contextlib.suppress(msgspec.DecodeError):
             result = decode(entry.data, ActionResult)
             facts = watcher.facts.get((result.namespace, result.job))
-            if entry.time < time.time() - 3600:
+            at = entry.time + since_server
+            if at < time.monotonic() - 3600:
                 return
             if result.reason in ("Ending", "Suspended", "Stopped", "Deleted"):
-                brakes.ended(result.action_id, facts.gpus if facts is not None else 0, entry.time)
+                brakes.ended(result.action_id, facts.gpus if facts is not None else 0, at)
             elif result.state is ActionState.REFUSED:
                 brakes.forget(result.action_id)
 

@@ -17,6 +17,7 @@ from trainwarden.controller.subjects import policy_subject_of
 from trainwarden.policies.compiling import compile_policy
 from trainwarden.policies.condition import Condition
 from trainwarden.policies.crd import PolicyStatus
+from trainwarden.policies.decision import Mode
 from trainwarden.policies.expressions.protocol import CelEngine
 from trainwarden.policies.loading import policy_from_body
 from trainwarden.policies.models import GROUP, VERSION, Policy
@@ -48,10 +49,11 @@ class PolicyKinds:
     Args:
         bus: Where policies are told.
         cel: That they are checked with.
+        audit: Whether the engine is told that all are in Audit, whatever they say.
     """
 
-    def __init__(self, bus: Bus, cel: CelEngine) -> None:
-        self._bus, self._cel = bus, cel
+    def __init__(self, bus: Bus, cel: CelEngine, *, audit: bool = False) -> None:
+        self._bus, self._cel, self._audit = bus, cel, audit
         self._told: dict[str, tuple[str, int, bool]] = {}
         self._published: set[str] = set()  # subjects of policies that were told since the newest comparison began
         self._gone: set[str] = set()  # subjects of policies that are not there, and are told to be gone
@@ -92,7 +94,7 @@ class PolicyKinds:
         if policy is not None:
             self._published.add(_subject_of(body))
             self._gone.discard(_subject_of(body))
-            await publish_policy(self._bus, policy)
+            await publish_policy(self._bus, _in_audit(policy) if self._audit else policy)
 
     async def _changed(self, type: str | None, body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:  # noqa: A002
         plain = dict(body)
@@ -109,7 +111,7 @@ class PolicyKinds:
             else:
                 await withdraw_policies(self._bus, [_subject_of(plain)])  # nothing broken is ever acted on
             self._told[uid] = (str(metadata["name"]), generation, policy is not None)
-        status = _status(plain, policy, problem)
+        status = _status(plain, policy, problem, audit=self._audit)
         if not _same(plain.get("status") or {}, status):
             patch.status.update(status)
 
@@ -119,19 +121,27 @@ def _subject_of(body: Mapping[str, Any]) -> str:
     return policy_subject_of(str(metadata.get("namespace", "")), str(metadata["name"]))
 
 
-def _status(body: Mapping[str, Any], policy: Policy | None, problem: str) -> dict[str, Any]:
+def _in_audit(policy: Policy) -> Policy:
+    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"mode": Mode.AUDIT})})
+
+
+def _status(body: Mapping[str, Any], policy: Policy | None, problem: str, *, audit: bool) -> dict[str, Any]:
     generation = int(body["metadata"]["generation"])
     status = "True" if policy is not None else "False"
     known = ((body.get("status") or {}).get("conditions") or [{}])[0]
     since = known.get("lastTransitionTime") if known.get("status") == status else None
-    mode = policy.spec.mode.value if policy is not None else ""
+    accepted = ""
+    if policy is not None:
+        switched = audit and policy.spec.mode is not Mode.AUDIT
+        accepted = f"it is judged by the engine, in {Mode.AUDIT if audit else policy.spec.mode} mode"
+        accepted += " as all of the cluster, whatever it says itself" if switched else ""
     condition = Condition(
         type="Ready",
         status="True" if policy is not None else "False",
         observed_generation=generation,
         last_transition_time=datetime.fromisoformat(since) if since else datetime.now(UTC).replace(microsecond=0),
         reason="Accepted" if policy is not None else "Invalid",
-        message=f"it is judged by the engine, in {mode} mode" if policy is not None else problem[:30_000],
+        message=accepted or problem[:30_000],
     )
     made = PolicyStatus(
         observed_generation=generation,

@@ -117,7 +117,7 @@ class TrainJobTarget:
             if owner:
                 remedy = "delete that, suspend the job, or say includeOwned: true"
                 return "Owned", f"it belongs to {owner}, which may make it again; {remedy}"
-        return self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.time())
+        return self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.monotonic())
 
     def forget(self, action_id: str) -> None:
         self._brakes.forget(action_id)
@@ -130,7 +130,7 @@ class TrainJobTarget:
         if facts is not None and facts.phase in (JobPhase.COMPLETE, JobPhase.FAILED):
             raise NotDoneError("JobEnded", "the job ended by itself", refused=True)
         if facts is not None and facts.phase not in (JobPhase.SUSPENDED, JobPhase.DELETING):  # else the effect is there
-            objection = self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.time())
+            objection = self._brakes.take(request.action.id, facts.gpus, self._gpus_of_all(), time.monotonic())
             if objection is not None:
                 raise NotDoneError(*objection, refused=True)
         self._meant = request.decision.run.attempt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -17,6 +16,7 @@ from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.cluster.resources import Event
 from trainwarden.controller.payloads import decode
+from trainwarden.controller.server_clock import server_time
 from trainwarden.policies.decision import ActionState, Decision, PolicyRef, Verdict
 
 __all__ = ["Events", "Subject", "write_event"]
@@ -49,11 +49,14 @@ class Events:
 
     def __init__(self, client: AsyncClient, bus: Bus) -> None:
         self._client: Any = client
+        self._bus = bus
+        self._oldest = 0.0  # Unix seconds at the server
         self._queue: asyncio.Queue[Decision] = asyncio.Queue(_MOST_WAITING)
         self._reading = Reading(bus, "TW_DECISIONS", take=self._take)
 
     async def run(self) -> None:
         """Work until cancelled."""
+        self._oldest = await server_time(self._bus) - _OLDEST
         tasks = [asyncio.create_task(self._reading.run())]
         try:
             while True:
@@ -62,7 +65,7 @@ class Events:
             await end_all(tasks)
 
     def _take(self, entry: Entry) -> None:
-        if not self._reading.caught_up.is_set() and entry.time < time.time() - _OLDEST:
+        if not self._reading.caught_up.is_set() and entry.time < self._oldest:
             return  # it was told when it came
         try:
             decision = decode(entry.data, Decision)
