@@ -87,7 +87,9 @@ def test_what_is_no_single_number_is_refused_with_its_kind(value: object) -> Non
 
 
 @pytest.mark.parametrize(
-    "device", [Device("cuda"), Device("meta"), Device("mps"), Device("xla"), object(), "cuda:0"], ids=str
+    "device",
+    [Device("cuda"), Device("meta"), Device("mps"), Device("xla"), object(), "cuda:0"],
+    ids=["cuda", "meta", "mps", "xla", "unknown", "text"],
 )
 def test_a_tensor_on_an_accelerator_is_never_read(device: object) -> None:
     with pytest.raises(RefusedError, match=r"loss\.item\(\)") as refused:
