@@ -379,6 +379,8 @@ def holder(world: World) -> str:
 
 def test_of_two_operators_the_one_with_the_lease_writes_and_the_other_takes_over(world: World, node: LocalNode) -> None:
     processes = world.cluster.processes
+    mine = f"-{processes.pid('operator')}-"
+    processes.need("operator", lambda: mine in holder(world), "leading, if one was killed before")
     first = holder(world)
     account = Path(processes.environment("operator")["KUBECONFIG"])
     world.cluster.product.start_role("operator", UNBRAKED, kubeconfig=account, as_="operator-2")
