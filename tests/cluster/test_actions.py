@@ -199,10 +199,7 @@ def test_a_switch_puts_the_whole_cluster_into_audit_and_what_was_only_said_is_do
         said = ended(world, "Suspend")
         assert (said["state"], said["reason"]) == ("WouldAct", "Audit")
         ready = world.get("trainingpolicy", "watch")["status"]["conditions"][0]
-        assert (
-            ready["message"]
-            == "it is judged by the engine, in Audit mode as all of the cluster, whatever it says itself"
-        )
+        assert ready["message"] == "it is judged by the engine, in Audit mode: the operator runs with --audit"
         assert len(world.pods()) == 1
     finally:
         processes.stop("operator")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -106,3 +107,15 @@ async def test_the_server_is_asked_for_its_time(bus: Bus) -> None:
     told = await server_time(bus)
 
     assert before - 1 <= told <= time.time() + 1, "the server has this machine's clock"
+
+
+async def test_a_server_that_refuses_for_a_while_is_asked_until_it_tells_its_time(bus: Bus) -> None:
+    """Here its stream is gone; nobody who waits for the time ends meanwhile."""
+    await bus.request("$JS.API.STREAM.DELETE.TW_RESULTS", None)
+    asking = asyncio.create_task(server_time(bus))
+    await asyncio.wait([asking], timeout=0.5)
+    assert not asking.done()
+
+    await ensure_streams(bus)
+
+    assert await asking > 0.0

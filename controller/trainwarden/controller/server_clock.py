@@ -10,7 +10,7 @@ from datetime import datetime
 
 from nats.errors import Error as NatsError
 
-from trainwarden.controller.bus import Bus
+from trainwarden.controller.bus import Bus, BusError
 
 __all__ = ["ServerClock", "server_time"]
 
@@ -63,10 +63,14 @@ class ServerClock:
 
 async def server_time(bus: Bus) -> float:
     """Unix seconds at the server, asked until it answers."""
+    told_of = ""
     while True:
         try:
             told = await bus.request("$JS.API.STREAM.INFO.TW_RESULTS", None)
             return datetime.fromisoformat(str(told["ts"])).timestamp()
-        except (NatsError, OSError, TimeoutError) as error:
-            log.info("the time at the server is asked for again reason=%s", error)
+        except (BusError, NatsError, OSError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            if why != told_of:
+                log.warning("the server does not tell its time, will retry reason=%s", why)
+                told_of = why
             await asyncio.sleep(_AGAIN)

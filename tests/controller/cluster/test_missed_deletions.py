@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from tests.controller.engines import HIGH, policy
 
 from trainwarden.controller.bus import Bus, Entry, Reading
@@ -85,3 +87,24 @@ async def test_a_policy_that_is_made_during_the_comparison_stays(bus: Bus) -> No
     await kinds.withdraw_missing(slow)
 
     assert await told(bus) == [("new", True)]
+
+
+@pytest.mark.parametrize(("audit", "mode"), [(False, "Enforce"), (True, "Audit")])
+async def test_under_the_switch_of_the_cluster_a_policy_is_told_to_be_in_audit(
+    bus: Bus, audit: bool, mode: str
+) -> None:
+    """The policy itself is in Enforce."""
+    kinds = PolicyKinds(bus, engine(), audit=audit)
+    listing: Any = Listing("kept")
+    await kinds.withdraw_missing(listing)
+    modes: list[str] = []
+
+    def take(entry: Entry) -> None:
+        modes.append(json.loads(entry.data)["spec"].get("mode", "Audit"))
+
+    reading = Reading(bus, "TW_POLICIES", take=take, newest_only=True)
+    task = asyncio.create_task(reading.run())
+    await reading.caught_up.wait()
+    await end_all([task])
+
+    assert modes == [mode]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from trainwarden.controller.executor import AUDITED, LATER
 
-__all__ = ["Brakes", "Limits"]
+__all__ = ["HOUR", "Brakes", "Limits"]
 
-_HOUR = 3600.0
+HOUR = 3600.0
+"""Seconds for which what was ended counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Brakes:
         limits = self._limits
         if (audit := self.audit()) is not None:
             return audit
-        while self._ended and self._ended[0][0] < now - _HOUR:
+        while self._ended and self._ended[0][0] < now - HOUR:
             self._ended.popleft()
         if limits.runs_per_hour is not None and len(self._ended) >= limits.runs_per_hour:
             return LATER, f"{len(self._ended)} runs were ended in the last hour; {limits.runs_per_hour} are allowed"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
-import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +13,12 @@ from typing import Any
 
 import httpx2
 import kopf
-import msgspec
 from lightkube import ApiError, AsyncClient, KubeConfig
 from nats.errors import Error as NatsError
 
 from trainwarden.controller.bridge.pending import Pending
 from trainwarden.controller.bridge.publisher import Publisher
-from trainwarden.controller.bus import Bus, BusError, Entry, Reading
+from trainwarden.controller.bus import Bus, BusError
 from trainwarden.controller.cancelling import end_all
 from trainwarden.controller.cluster.admission import register as register_admission
 from trainwarden.controller.cluster.brakes import Brakes, Limits
@@ -29,16 +26,14 @@ from trainwarden.controller.cluster.channels import ChannelKinds
 from trainwarden.controller.cluster.leading import Leadership
 from trainwarden.controller.cluster.policies import PolicyKinds
 from trainwarden.controller.cluster.posted import PostedProgress
+from trainwarden.controller.cluster.recalling import recall
 from trainwarden.controller.cluster.reflector import Key, Object
 from trainwarden.controller.cluster.target import Targets
 from trainwarden.controller.cluster.telling import Events
 from trainwarden.controller.cluster.training_runs import TrainingRuns
 from trainwarden.controller.cluster.watching import Watcher
 from trainwarden.controller.executor import Executor
-from trainwarden.controller.payloads import decode
-from trainwarden.controller.server_clock import server_time
 from trainwarden.controller.streams import ensure_streams
-from trainwarden.policies.decision import ActionResult, ActionState
 from trainwarden.policies.expressions.engines import engine as cel_engine
 from trainwarden.policies.facts import RunFacts
 
@@ -138,7 +133,7 @@ async def _lead(settings: OperatorSettings, client: AsyncClient, bus: Bus, cel: 
     ]
     try:
         await watcher.ready.wait()
-        await _count(bus, brakes, watcher)
+        await recall(bus, brakes, watcher.gpus)
         targets = Targets(client, watcher, brakes)
         executor = Executor(bus, targets, remains=targets.remains)
         tasks += [
@@ -174,30 +169,6 @@ async def _keep_withdrawing(policies: PolicyKinds, client: AsyncClient) -> None:
     while True:
         await asyncio.sleep(_COMPARE_EVERY)
         await _withdraw_missing(policies, client)
-
-
-async def _count(bus: Bus, brakes: Brakes, watcher: Watcher) -> None:
-    """Tell the brakes what was ended before this start, on the clock that steps don't move."""
-    since_server = time.monotonic() - await server_time(bus)
-
-    def take(entry: Entry) -> None:
-        with contextlib.suppress(msgspec.DecodeError):
-            result = decode(entry.data, ActionResult)
-            facts = watcher.facts.get((result.namespace, result.job))
-            at = entry.time + since_server
-            if at < time.monotonic() - 3600:
-                return
-            if result.reason in ("Ending", "Suspended", "Stopped", "Deleted"):
-                brakes.ended(result.action_id, facts.gpus if facts is not None else 0, at)
-            elif result.state is ActionState.REFUSED:
-                brakes.forget(result.action_id)
-
-    reading = Reading(bus, "TW_RESULTS", take=take)
-    task = asyncio.create_task(reading.run())
-    try:
-        await reading.caught_up.wait()
-    finally:
-        await end_all([task])
 
 
 async def _kopf(registry: kopf.OperatorRegistry, stop: asyncio.Event, admission: OperatorSettings | None) -> None:

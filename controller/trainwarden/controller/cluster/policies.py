@@ -133,8 +133,8 @@ def _status(body: Mapping[str, Any], policy: Policy | None, problem: str, *, aud
     accepted = ""
     if policy is not None:
         switched = audit and policy.spec.mode is not Mode.AUDIT
-        accepted = f"it is judged by the engine, in {Mode.AUDIT if audit else policy.spec.mode} mode"
-        accepted += " as all of the cluster, whatever it says itself" if switched else ""
+        mode = "Audit mode: the operator runs with --audit" if switched else f"{policy.spec.mode} mode"
+        accepted = f"it is judged by the engine, in {mode}"
     condition = Condition(
         type="Ready",
         status="True" if policy is not None else "False",

@@ -74,6 +74,11 @@ class Watcher:
         """Whether Kueue is there, or may be: its Workloads are read, or are refused to us."""
         return not self._workloads.absent
 
+    def gpus(self, namespace: str, name: str) -> int:
+        """GPUs of a job; 0 when it is not there."""
+        facts = self.facts.get((namespace, name))
+        return facts.gpus if facts is not None else 0
+
     def related(self, key: Key) -> Related:
         """What belongs to a TrainJob now."""
         trainjob = self.trainjobs.objects.get(key)
