@@ -143,6 +143,12 @@ def all_final(world: World, names: Iterable[str]) -> bool:
     return all(any(each.state.final for each in found[name]) for name in names)
 
 
+def told_of(world: World) -> set[str]:
+    """Jobs of the namespace of which a message was delivered, and is known to be."""
+    own = (each for each in stream(world.cluster, "TW_RESULTS", ActionResult) if each.namespace == world.namespace)
+    return {each.job for each in own if each.reason == "Delivered"}
+
+
 def suspended(world: World, name: str) -> bool:
     status = world.status(name)
     return bool(status.get("state") == "Suspended" and status["suspendedBy"])
@@ -205,6 +211,8 @@ def test_a_role_killed_between_any_two_steps(
     every = {name for names in jobs.values() for name in names}
     world.wait(lambda: {path.stem for path in tmp_path.glob("*.met")} == every, "all at their points")
 
+    # Of what is done already people are told by now; a message that is under way at the kill may be sent again.
+    world.wait(lambda: told_of(world) >= {name for name in every if name.endswith("done")}, "told of what is done")
     if killed == "operator":
         plain()
     else:
