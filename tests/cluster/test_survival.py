@@ -172,6 +172,11 @@ def beyond(world: World, step: int) -> bool:
     return int(world.status("job").get("step") or 0) > step
 
 
+def verdicts(world: World) -> set[str]:
+    """What the rules of the run `job` say, each kind once."""
+    return {rule["verdict"] for rule in world.status("job")["rules"]}
+
+
 def start_pausing(world: World, folder: Path) -> Callable[[], None]:
     """Start the operator anew so that it waits at the points; gives what starts it as it was."""
     processes = world.cluster.processes
@@ -352,7 +357,8 @@ def test_clocks_that_are_set_stop_nothing_and_hold_nothing_up(
         clock(text)
         step = world.status("job").get("step") or 0
         world.wait(partial(beyond, world, step + 60), "going on")
-        assert {each["verdict"] for each in world.status("job")["rules"]} == {"Inactive"}, text
+        world.wait(lambda: verdicts(world) == {"Inactive"}, f"judged by the clocks at {text}")
+        assert not world.actions("job"), text
     clock("+3h")
     world.policy(rules=[rule(SUSPEND)], protections={"abovePercent": 100})
     world.wait(lambda: suspended(world, "job"), "suspended")
