@@ -49,11 +49,15 @@ class Rows:
             wider = counts[0] / max(counts[0] - 1, 1)
             before_step = ends[0] - (ends[0] - first[0]) * wider
             before_time = moments[0] - (moments[0] - first[1]) * wider
-        for end, moment, number in zip(ends, moments, counts, strict=True):
-            share = (number - 1) / (2 * number)
-            self.steps.append(end - (end - before_step) * share)
-            self.times.append(moment - (moment - before_time) * share)
-            before_step, before_time = end, moment
+        shares = [(number - 1) / (2 * number) for number in counts]
+        self.steps += [
+            end - (end - before) * share
+            for end, before, share in zip(ends, [before_step, *ends[:-1]], shares, strict=True)
+        ]
+        self.times += [
+            end - (end - before) * share
+            for end, before, share in zip(moments, [before_time, *moments[:-1]], shares, strict=True)
+        ]
         self.ends += ends
         self.time_ends += moments
         self.counts += counts
@@ -102,10 +106,11 @@ class Fit:
 class View:
     """Statistics of a stretch of history. Empty ones have a count of 0 and nothing else."""
 
-    __slots__ = ("count", "rows")
+    __slots__ = ("_ranked", "count", "rows")
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
+        self._ranked: list[tuple[float, float]] | None = None
         self.count = sum(rows.counts)  # of points; not whole where a bucket straddles the border
 
     def __len__(self) -> int:
@@ -159,26 +164,32 @@ class View:
 
         Between two points it interpolates, as numpy does by default when every point is exact.
         """
-        pairs: list[tuple[float, float]] = []
-        rows = self.rows
-        for n, mean, m2 in zip(rows.counts, rows.means, rows.m2s, strict=True):
-            if m2 > 0 and n > 1:
-                spread = math.sqrt(m2 / n)
-                pairs += [(mean - spread, n / 2), (mean + spread, n / 2)]
-            else:
-                pairs.append((mean, n))
-        pairs.sort()
-        total = math.fsum(n for _, n in pairs)
-        target = q * (total - 1)  # rank from 0
-        seen = 0.0
+        pairs = self._by_value()
+        target = q * (self.count - 1)  # rank from 0
+        before = -1.0  # rank of the newest point of the pairs before
         for index, (value, n) in enumerate(pairs):
-            if target <= seen + n - 1 or index == len(pairs) - 1:
+            last = before + n
+            if target <= last:
                 return value
-            if target < seen + n:
-                share = target - (seen + n - 1)
-                return value + (pairs[index + 1][0] - value) * min(share, 1.0)
-            seen += n
+            if target < last + 1 and index + 1 < len(pairs):
+                return value + (pairs[index + 1][0] - value) * (target - last)
+            before = last
         return pairs[-1][0]
+
+    def _by_value(self) -> list[tuple[float, float]]:
+        """Values and numbers of points, least first."""
+        if self._ranked is None:
+            pairs: list[tuple[float, float]] = []
+            rows = self.rows
+            for n, mean, m2 in zip(rows.counts, rows.means, rows.m2s, strict=True):
+                if m2 > 0 and n > 1:
+                    spread = math.sqrt(m2 / n)
+                    pairs += [(mean - spread, n / 2), (mean + spread, n / 2)]
+                else:
+                    pairs.append((mean, n))
+            pairs.sort()
+            self._ranked = pairs
+        return self._ranked
 
     def fit(self) -> Fit:
         """Least-squares line over the steps, each row weighted by its points. At least two rows are needed."""

@@ -40,6 +40,7 @@ class Watch:
     memory: RunMemory = field(default_factory=RunMemory)
     looked: float = -math.inf  # the newest look
     wake: float | None = None  # when the judge wants to look again
+    engaged: bool = False  # whether a rule was pending or firing at the newest look
     without_value: dict[tuple[str, str], str] = field(default_factory=dict)  # (uid, rule) that had none yet, and why
 
     def __post_init__(self) -> None:
@@ -51,7 +52,7 @@ class Watch:
             return None
         judgement = judge(self.policies, run, self.memory, start + timedelta(seconds=seconds))
         self._note_values()
-        self.looked = seconds
+        self.looked, self.engaged = seconds, self.memory.engaged
         self.wake = (judgement.wake_at - start).total_seconds() if judgement.wake_at is not None else None
         return judgement
 
@@ -65,11 +66,6 @@ class Watch:
                 self.without_value[uid, name] = state.unknown
             else:
                 del self.without_value[uid, name]
-
-    @property
-    def engaged(self) -> bool:
-        """Whether a rule is pending or firing."""
-        return self.memory.engaged
 
     def is_steady(self, run: RunState, start: datetime, seconds: float) -> bool:
         """Whether each condition is at a moment as it was at the newest look, without remembering that it was asked."""
@@ -95,7 +91,7 @@ class Watch:
 
     def next_due(self, start: datetime) -> float | None:
         """When the next `for`, `keepFiringFor` or wait of a ladder is over, after the newest look; None: none waits."""
-        if not self.memory.engaged:
+        if not self.engaged:
             return None
         found = next_due(self.policies, self.memory, start + timedelta(seconds=self.looked))
         return (found - start).total_seconds() if found is not None else None

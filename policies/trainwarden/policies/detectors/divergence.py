@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainwarden.policies.detectors.levels import ROWS, levels_of
 from trainwarden.policies.series import Series
 from trainwarden.policies.view import View
 
@@ -54,7 +55,6 @@ _RUNAWAY = 3.5  # times as far as a level shift that a runaway has gone
 _CLEAR = 1.3  # times as far as a level shift that needs fewer values in a window that nobody has chosen
 _HIGHS = 2.0  # times the highest single value above the best level before that a runaway lies above it
 _STAYS = 0.9  # of the first two of the newest 5 values that the last two of a runaway keep
-_LEVEL = 5  # rows whose median is a level
 _BACK = 0.2  # of the way from the worst to the best that a metric on its way back has come
 
 
@@ -87,14 +87,13 @@ def baseline(before: View, *, opening: float, higher: bool) -> Baseline:
     """
     sign = -1.0 if higher else 1.0
     levels = [sign * mean for mean in before.rows.means]
-    size = min(_LEVEL, len(levels))
-    medians = [statistics.median(levels[at : at + size]) for at in range(len(levels) - size + 1)]
+    medians = levels_of(levels)
     jumps = [abs(b - a) for a, b in itertools.pairwise(levels)]
     noise = 1.4826 * statistics.median(jumps) / math.sqrt(2) if jumps else 0.0
     best = min(medians)
     gained = max(sign * opening - best, 0.0)
     worst = [-low for low in before.rows.lows] if higher else before.rows.highs
-    ripple, peak = _strayed(levels, worst, medians, size)
+    ripple, peak = _strayed(levels, worst, medians)
     height = abs(best)
     shift = max(_NOISES * noise, min(_SHIFT * gained, _TIMES * height), _RELATIVE * height, _RIPPLE * ripple)
     runaway = max(_RUNAWAY * shift, _HIGHS * peak)
@@ -102,14 +101,12 @@ def baseline(before: View, *, opening: float, higher: bool) -> Baseline:
     return Baseline(best, noise, shift, runaway, aimless)
 
 
-def _strayed(
-    levels: Sequence[float], worst: Sequence[float], medians: Sequence[float], size: int
-) -> tuple[float, float]:
+def _strayed(levels: Sequence[float], worst: Sequence[float], medians: Sequence[float]) -> tuple[float, float]:
     """How far rows, and single values, lay above the best level before them and were followed by half the way back."""
     later = list(itertools.accumulate(reversed(levels), min))[::-1]
     ripple = peak = 0.0
     best = medians[0]
-    for at in range(size, len(levels) - 1):
+    for at in range(ROWS, len(levels) - 1):
         away = levels[at] - best
         high = worst[at] - best
         back = later[at + 1] - best
@@ -117,13 +114,13 @@ def _strayed(
             ripple = away
         if high > peak and back <= high / 2:
             peak = high
-        best = min(best, medians[at - size + 1])
+        best = min(best, medians[at - ROWS + 1])
     return ripple, peak
 
 
 def may_diverge(newest: Sequence[float], base: Baseline, *, higher: bool) -> bool:
     """Whether the median of the newest values, 5 at most, is worse enough to look at the window."""
-    middle = statistics.median(newest[-_LEVEL:])
+    middle = statistics.median(newest[-ROWS:])
     return (-middle if higher else middle) - base.best > base.shift
 
 
@@ -141,7 +138,7 @@ def diverges(recent: View, newest: Sequence[float], base: Baseline, *, higher: b
         chosen: The window's length was chosen by a person; else a level shift needs LEAST_SHIFT values.
     """
     sign = -1.0 if higher else 1.0
-    last = [sign * value - base.best for value in newest[-_LEVEL:]]
+    last = [sign * value - base.best for value in newest[-ROWS:]]
     levels = [sign * mean - base.best for mean in recent.rows.means]
     middle = statistics.median(last)
     if middle <= base.shift:
@@ -164,7 +161,7 @@ def _runs_away(last: Sequence[float], levels: Sequence[float], limit: float, *, 
     lately = list(levels[-max(len(levels) // 8, LEAST) :]) if chosen else []
     if len(last) < LEAST or min([*last, *lately]) <= limit:
         return False
-    worst = statistics.median(sorted(levels)[-_LEVEL:])
+    worst = statistics.median(sorted(levels)[-ROWS:])
     return statistics.median(last) >= (1 - _BACK) * worst and sum(last[-2:]) >= _STAYS * sum(last[:2])
 
 

@@ -11,6 +11,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from trainwarden.policies.detectors.levels import ROWS, levels_of
 from trainwarden.policies.view import Fit, View
 
 __all__ = ["LEAST_DENSE", "LEAST_SPARSE", "Plateau", "plateaus"]
@@ -35,8 +36,6 @@ LONGEST = 0.75
 
 PATIENCE_ABOVE_BEST = 5.0
 """Windows without a new best that are needed when the metric has come back from a better level."""
-
-_HELD = 5  # rows whose median is a level
 
 _CORRELATED = 1.5  # training losses are correlated from one value to the next: errors are larger than independence says
 
@@ -115,8 +114,7 @@ def _correlated(fit: Fit, view: View) -> float:
 def _improved(history: View, opening: float, sign: float, noise: float) -> float:
     """Improvement from the opening to the best level that was held for a while, noise taken off; 0 or more."""
     levels = [sign * mean for mean in history.rows.means]
-    held = min(statistics.median(levels[at : at + _HELD]) for at in range(max(len(levels) - _HELD + 1, 1)))
-    return max(opening - held - noise, 0.0)
+    return max(opening - min(levels_of(levels)) - noise, 0.0)
 
 
 def _still_improves(recent: View, sign: float, end: float, window: float, pace: float) -> bool:
@@ -137,7 +135,7 @@ def _patient(history: View, sign: float, end: float, window: float, negligible: 
     levels = [sign * mean for mean in rows.means]
     jumps = [abs(b - a) for a, b in itertools.pairwise(levels)]
     noise = 1.4826 * statistics.median(jumps) / math.sqrt(2) if jumps else 0.0
-    now = statistics.median(levels[-_HELD:])
+    now = statistics.median(levels[-ROWS:])
     best, best_step = min(zip(levels, rows.ends, strict=True))
     if now - best <= max(3 * noise, negligible):
         return True

@@ -66,6 +66,7 @@ class Compiled:
     """An `Expression`."""
 
     __slots__ = (
+        "_alone",
         "_binder",
         "_current",
         "_dynamic",
@@ -80,6 +81,9 @@ class Compiled:
 
     def __init__(self, checked: Checked, program: Program, current: Current, limits: Limits) -> None:
         self._binder = Binder(checked.slots)
+        self._alone = (
+            checked.text if any(checked.text == slot.name for slot in checked.slots) else ""
+        )  # needs no engine
         self._program = program
         self._current = current
         self._dynamic = bool(checked.dynamic)
@@ -102,7 +106,14 @@ class Compiled:
                 self._bound_steps(bindings)
             if self._texts:
                 self._bound_texts(bindings)
-            value = self._program(bindings) if not self._dynamic else self._with_calls(scope, bindings, used)
+            if self._alone:
+                if missing is not None:
+                    return Outcome(None, missing[self._alone], used)
+                value = bindings[self._alone]
+            elif self._dynamic:
+                value = self._with_calls(scope, bindings, used)
+            else:
+                value = self._program(bindings)
         except EvaluationError as error:
             return Outcome(None, _why(error, missing or {}, scope), used)
         except Exception as error:
