@@ -252,26 +252,28 @@ async def test_a_delete_whose_record_is_missing_is_done_once_nothing_of_the_job_
         assert (result.state, result.reason, result.proof) == (ActionState.DONE, "Deleted", SAVED)
 
 
-async def test_what_a_brake_holds_back_is_done_once_it_may_be(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reason", [LATER, AUDITED])
+async def test_what_is_held_back_is_done_once_it_may_be(bus: Bus, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     monkeypatch.setattr("trainwarden.controller.executor._AGAIN", 0.05)
-    place = Place(brakes=3)
+    place = Place(brakes=3, reason=reason)
 
     await ask(bus, request())
     async with executing(bus, lambda run: place) as heard:
         await eventually(lambda: last(heard))
 
     told = [(each.state, each.reason) for each in heard.results if each.action_id == "s-1"]
-    waited = (ActionState.WAITING, "Brake")
+    waited = (ActionState.WAITING, reason)
     begun = (ActionState.IN_PROGRESS, "Begun")
     assert told == [waited, begun, (ActionState.IN_PROGRESS, "Ending"), (ActionState.DONE, "Suspended")]
     assert (place.ended, place.forgotten) == ([SAVED], [])
 
 
-async def test_what_a_brake_holds_back_is_not_done_once_its_rule_has_resolved(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", [LATER, AUDITED])
+async def test_what_is_held_back_is_not_done_once_its_rule_has_resolved(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     monkeypatch.setattr("trainwarden.controller.executor._AGAIN", 0.05)
-    place, asked = Place(brakes=1_000_000), request()
+    place, asked = Place(brakes=1_000_000, reason=reason), request()
 
     await ask(bus, asked)
     async with executing(bus, lambda run: place) as heard:
@@ -291,11 +293,3 @@ async def test_an_action_of_which_nothing_came_is_not_counted(bus: Bus) -> None:
     result = await done(bus, place, request(newest_checkpoint_age=timedelta(minutes=11)))
 
     assert (result.reason, place.forgotten) == ("NoCheckpoint", ["s-1"])
-
-
-async def test_where_all_is_in_audit_it_is_said_what_would_have_been_done(bus: Bus) -> None:
-    place = Place(brakes=1, reason=AUDITED)
-
-    result = await done(bus, place, request())
-
-    assert (result.state, result.reason, place.ended) == (ActionState.WOULD_ACT, "AuditSwitch", [])

@@ -40,11 +40,12 @@ LATER = "Brake"
 """Reason of an objection that passes by itself: the action waits, as long as its rule asks for it."""
 
 AUDITED = "AuditSwitch"
-"""Reason of an objection by which everything is only said, whatever the policies' modes are."""
+"""Reason of an objection by which nothing is done for now, whatever the policies' modes are: the action waits, too."""
 
 REMAINS = "PodsRemain"
 """Reason of an action that has had its effect, and not all of it."""
 
+_HELD_BACK = frozenset({LATER, AUDITED})
 _AGAIN = 15.0  # seconds between two looks at whether an action may be done by now
 _HOLD_MARGIN = 120.0  # seconds that a hold outlives the time for saving: proof checked, process ended
 _LAST_WORD = 1.0  # seconds that an answer may still be on its way when the training has ended
@@ -76,7 +77,7 @@ class Target(Protocol):
     async def objection(self, request: ActionRequest) -> tuple[str, str] | None:
         """Reason, for machines, and message of why this place does not allow an action; None when it does.
 
-        With the reason LATER it is asked for again.
+        With the reasons LATER and AUDITED it is asked for again.
         """
         ...
 
@@ -145,7 +146,7 @@ class Executor:
         *,
         told: Callable[[ActionResult], None] = lambda result: None,
         remains: Callable[[RunRef], Awaitable[str]] | None = None,
-        at_once: int = 64,
+        at_once: int = 1000,
     ) -> None:
         self._bus, self._target_of, self._told, self._remains = bus, target_of, told, remains
         self._final: set[str] = set()
@@ -240,9 +241,9 @@ class Executor:
         try:
             return await self._try(request, target)
         except NotDoneError as error:
+            if error.reason in _HELD_BACK:
+                return await self._wait(request, error.reason, str(error))
             state = ActionState.REFUSED if error.refused else ActionState.FAILED
-            if error.reason == AUDITED:
-                state = ActionState.WOULD_ACT
             await self._say(request, state, error.reason, str(error))
         except Exception as error:
             log.exception("an action failed action=%s", action.type)
@@ -264,8 +265,8 @@ class Executor:
             await self._finish(request, target, _Saved(reached.proof, reached.message))
             return False
         if (objection := await self._objection(request, target)) is not None:
-            if objection[0] == LATER:
-                return await self._wait(request, objection[1])
+            if objection[0] in _HELD_BACK:
+                return await self._wait(request, *objection)
             raise NotDoneError(*objection, refused=True)
         try:
             await self._say(request, ActionState.IN_PROGRESS, "Begun", f"{action.type} has begun")
@@ -279,11 +280,11 @@ class Executor:
             raise
         return False
 
-    async def _wait(self, request: ActionRequest, message: str) -> bool:
+    async def _wait(self, request: ActionRequest, reason: str, message: str) -> bool:
         self._final.discard(request.action.id)
         if request.action.id not in self._waiting:
             self._waiting.add(request.action.id)
-            await self._say(request, ActionState.WAITING, LATER, message)
+            await self._say(request, ActionState.WAITING, reason, message)
         return True
 
     async def _objection(self, request: ActionRequest, target: Target) -> tuple[str, str] | None:

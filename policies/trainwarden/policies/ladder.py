@@ -160,9 +160,7 @@ def move(due: Due, memory: RunMemory) -> Move:
     if is_silenced(due.case.policy.policy, run.facts, now):
         return Move(ActionState.WAITING, "Silenced", SILENCED)
     if due.case.policy.ref.mode is Mode.AUDIT:
-        return Move(
-            ActionState.WOULD_ACT, "Audit", f"{spec.type.value} would have been done; the policy is in Audit mode"
-        )
+        return Move(ActionState.WOULD_ACT, "Audit", f"{spec.type.value} would have been done; the mode is Audit")
     return _in_turn(due, memory) or _approved(due) or Move(ActionState.REQUESTED, "Due", _requested(due))
 
 

@@ -68,7 +68,7 @@ def test_a_job_without_gpus_takes_no_share() -> None:
 def test_the_audit_switch_holds_everything_back() -> None:
     assert Brakes(Limits(audit=True)).objection(0, 0, 0.0) == (
         "AuditSwitch",
-        "it would have been done; the whole cluster is in Audit",
+        "the whole cluster is in Audit; it is done once that ends, if its rule still fires",
     )
 
 

@@ -44,9 +44,7 @@ async def test_what_was_ended_before_the_start_counts_for_an_hour_and_once(bus: 
     assert brakes.objection(8, 100, now + 3601) is None
 
 
-@pytest.mark.parametrize(
-    ("state", "reason"), [(ActionState.REFUSED, "JobEnded"), (ActionState.WOULD_ACT, "AuditSwitch")]
-)
+@pytest.mark.parametrize(("state", "reason"), [(ActionState.REFUSED, "JobEnded"), (ActionState.WAITING, "AuditSwitch")])
 async def test_what_was_begun_and_came_to_nothing_does_not_count(bus: Bus, state: ActionState, reason: str) -> None:
     brakes = await recalled(bus, result("a", ActionState.IN_PROGRESS, "Ending"), result("a", state, reason))
 

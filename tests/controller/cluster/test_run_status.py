@@ -57,7 +57,7 @@ def test_audit_says_what_would_have_been_done_and_what_it_would_have_saved() -> 
     (rule,) = status.rules
     (action,) = rule.actions
     assert (rule.verdict, rule.mode, action.state) == ("Firing", "Audit", ActionState.WOULD_ACT)
-    assert action.message == "Suspend would have been done; the policy is in Audit mode"
+    assert action.message == "Suspend would have been done; the mode is Audit"
     assert status.saved_gpu_hours == pytest.approx(8.0, abs=0.1)
 
 

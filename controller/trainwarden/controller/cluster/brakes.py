@@ -12,6 +12,8 @@ __all__ = ["HOUR", "Brakes", "Limits"]
 HOUR = 3600.0
 """Seconds for which what was ended counts."""
 
+_AUDIT = "the whole cluster is in Audit; it is done once that ends, if its rule still fires"
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -69,7 +71,7 @@ class Brakes:
 
     def audit(self) -> tuple[str, str] | None:
         """Why nothing at all may be done; None when it may."""
-        return (AUDITED, "it would have been done; the whole cluster is in Audit") if self._limits.audit else None
+        return (AUDITED, _AUDIT) if self._limits.audit else None
 
     def objection(self, gpus: int, all_gpus: int, now: float) -> tuple[str, str] | None:
         """Why one more run may not be ended now; None when it may.

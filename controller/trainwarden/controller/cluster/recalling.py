@@ -18,7 +18,7 @@ from trainwarden.policies.decision import ActionResult, ActionState
 
 __all__ = ["recall"]
 
-_NOT_ENDED = (ActionState.REFUSED, ActionState.WOULD_ACT)
+_NOT_ENDED = (ActionState.REFUSED, ActionState.WAITING)
 
 
 async def recall(bus: Bus, brakes: Brakes, gpus_of: Callable[[str, str], int]) -> None:
