@@ -226,10 +226,10 @@ def _throughput_drop(question: Question) -> bool:
     if not by_time or not question.run.pace.known():
         raise UnknownValueError("too few steps of this attempt were timed yet to know the pace")
     question.used.append(blocks)
-    recent, whole = blocks.since_time(question.scope.passed - length), blocks.whole()
-    before = whole.between(-1.0, recent.first_step if len(recent) else math.inf)
+    recent = blocks.since_time(question.scope.passed - length)
     if recent.points < THROUGHPUT_LEAST:
         raise _too_few_blocks(recent.points, f"in the last {ago(length)}")
+    before = blocks.whole().between(-1.0, recent.first_step)
     if before.points >= THROUGHPUT_LEAST:
         return drops(before.quantile(0.5), recent, ratio)
     if question.run.pace.earlier is None:

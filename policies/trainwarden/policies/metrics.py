@@ -34,11 +34,12 @@ class Newest:
 class Metrics:
     """Series by name, in the order in which the names were first reported."""
 
-    __slots__ = ("_loose", "_series", "left_out")
+    __slots__ = ("_loose", "_names", "_series", "left_out")
 
     def __init__(self) -> None:
         self._series: dict[str, Series] = {}
         self._loose: dict[str, Newest] = {}
+        self._names: frozenset[str] | None = None  # None: to be made anew
         self.left_out = 0  # values of names beyond MOST_NAMES
 
     def take(self, report: ReportLike, passed: float) -> None:
@@ -67,6 +68,7 @@ class Metrics:
 
     def rewind(self, step: int) -> None:
         """Forget what came after a step. A metric of which nothing is left is forgotten whole."""
+        self._names = None
         for name, series in list(self._series.items()):
             series.rewind(step)
             if not series.count and series.nonfinite is None:
@@ -89,8 +91,10 @@ class Metrics:
         return found
 
     def names(self) -> frozenset[str]:
-        """Every metric ever reported."""
-        return frozenset(self._series).union(self._loose)
+        """Every metric ever reported; the same object until that changes."""
+        if self._names is None:
+            self._names = frozenset(self._series).union(self._loose)
+        return self._names
 
     def all_series(self) -> Mapping[str, Series]:
         """The series by name."""
@@ -109,6 +113,7 @@ class Metrics:
     def _admit(self, name: str) -> Series | None:
         if len(self._series) >= MOST_SERIES or name in self._loose:
             return None
+        self._names = None
         series = self._series[name] = Series()
         return series
 
@@ -117,6 +122,8 @@ class Metrics:
         if known is None and len(self._loose) >= MOST_NAMES - MOST_SERIES:
             self.left_out += 1
         elif known is None or step >= known.step:
+            if known is None:
+                self._names = None
             self._loose[name] = Newest(value, step, passed)
 
 

@@ -19,6 +19,7 @@ from trainwarden.policies.vocabulary import Type
 __all__ = ["Compiled", "Current", "EvaluationError", "Program"]
 
 _SLOT = re.compile(r"s\d+_")
+_MOST_ANSWERS = 256  # by the names of metrics
 _MOST_CALLS_TOLD = 20  # of calls with computed arguments, in what an outcome says it has used
 
 
@@ -67,6 +68,7 @@ class Compiled:
 
     __slots__ = (
         "_alone",
+        "_answers",
         "_binder",
         "_current",
         "_dynamic",
@@ -84,6 +86,9 @@ class Compiled:
         self._alone = (
             checked.text if any(checked.text == slot.name for slot in checked.slots) else ""
         )  # needs no engine
+        # What asks for nothing but names, as a variable that picks a metric does, changes with them alone.
+        by_names = bool(checked.slots) and not checked.dynamic and all(slot.kind == "known" for slot in checked.slots)
+        self._answers: dict[frozenset[str], Outcome] | None = {} if by_names else None
         self._program = program
         self._current = current
         self._dynamic = bool(checked.dynamic)
@@ -97,6 +102,17 @@ class Compiled:
 
     def evaluate(self, scope: Scope, variables: Variables) -> Outcome:
         """Evaluate; what goes wrong is an Outcome that says so."""
+        if self._answers is None:
+            return self._evaluated(scope, variables)
+        names = scope.metric_names()
+        answer = self._answers.get(names)
+        if answer is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[names] = self._evaluated(scope, variables)
+        return answer
+
+    def _evaluated(self, scope: Scope, variables: Variables) -> Outcome:
         bindings: dict[str, Any] = {}
         used: dict[str, CelValue | str] = {}
         missing: dict[str, str] | None = None
