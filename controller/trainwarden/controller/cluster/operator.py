@@ -68,8 +68,8 @@ async def run_operator(settings: OperatorSettings, stop: asyncio.Event) -> None:
     """
     bus = await Bus.connect(settings.nats_url, token=settings.nats_token, name="trainwarden-operator")
     client = _client()
-    leadership = Leadership(
-        client, namespace=settings.namespace, identity=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    leadership = Leadership(  # with connections of its own: a Lease must not wait until work has let go of one
+        _client(), namespace=settings.namespace, identity=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     )
     tasks: list[asyncio.Task[None]] = []
     try:

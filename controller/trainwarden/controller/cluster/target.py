@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _WORKLOADS = 4  # looks for the Workload of a job while it is being replaced
 _TRIES = 14  # of a write that others get in the way of, or that the API server can't take now
 _LOOK = 0.5  # seconds between two looks at pods
+_LISTS = 8  # of pods, at the same time
 _FORBIDDEN_TRIES = 5  # an API server that has just started knows no roles for some seconds
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 
@@ -47,28 +48,34 @@ class Targets:
 
     def __init__(self, client: AsyncClient, watcher: Watcher, brakes: Brakes) -> None:
         self._client, self._watcher, self._brakes = client, watcher, brakes
+        self._asking = asyncio.Semaphore(_LISTS)
 
     def __call__(self, run: RunRef) -> TrainJobTarget | None:
         """The job that a decision is about; None when it is gone, or another has its name."""
         facts = self._watcher.current((run.namespace, run.job))
         if facts is None or facts.uid != run.uid:
             return None
-        return TrainJobTarget(self._client, self._watcher, self._brakes, facts)
+        return TrainJobTarget(self._client, self._watcher, self._brakes, facts, self._remains(run))
 
     async def remains(self, run: RunRef) -> str:
         """Wait for the pods of a job that is gone; gives what remains of it when that takes long."""
-        return await Remains(self._client, self._watcher, (run.namespace, run.job), run.uid).wait_gone()
+        return await self._remains(run).wait_gone()
+
+    def _remains(self, run: RunRef) -> Remains:
+        return Remains(self._client, self._watcher, self._asking, (run.namespace, run.job), run.uid)
 
 
 class TrainJobTarget:
     """Implements the executor's Target for one TrainJob."""
 
-    def __init__(self, client: AsyncClient, watcher: Watcher, brakes: Brakes, facts: RunFacts) -> None:
+    def __init__(
+        self, client: AsyncClient, watcher: Watcher, brakes: Brakes, facts: RunFacts, remains: Remains
+    ) -> None:
         self._client, self._watcher, self._brakes = client, watcher, brakes
         self._key: Key = (facts.namespace, facts.job)
         self._uid = facts.uid
         self._meant = ""  # attempt that is to be ended; any before that is known
-        self._gone = Remains(client, watcher, self._key, self._uid).wait_gone
+        self._gone = remains.wait_gone
 
     @property
     def _facts(self) -> RunFacts | None:
