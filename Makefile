@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := .venv-uv/bin/uv
+SHELL := bash
 FOLDERS := controller policies notifiers reporters tests examples benchmarks tools
 
 export UV_NO_PROGRESS = 1
 
-.PHONY: help setup demo test quick check format lint types contracts generate wheels bench lock clean cluster-up cluster-down
+.PHONY: help setup demo test tests-in-clusters tests-of-the-rest quick check format lint types contracts generate wheels bench lock clean cluster-up cluster-down
 
 help:  ## Say what can be made.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,8 +35,16 @@ cluster-up: setup  ## Start a real Kubernetes with trainwarden; CLUSTER=control-
 cluster-down: setup  ## Stop it, and leave nothing behind.
 	@$(BIN)/python -m tools.cluster down
 
-test: setup check wheels  ## Run every check and every test.
-	$(BIN)/python -m pytest
+test: setup  ## Run every check and every test, two at a time: most of them wait.
+	@$(MAKE) --no-print-directory -j2 check wheels tests-in-clusters tests-of-the-rest
+
+# Two halves of about the same length. Each file is a line, once it is through.
+CLUSTERS := tests/cluster tests/examples
+tests-in-clusters: setup
+	@set -o pipefail; $(BIN)/python -u -m pytest $(CLUSTERS) 2>&1 | sed -u 's/^/clusters | /'
+
+tests-of-the-rest: setup
+	@set -o pipefail; $(BIN)/python -u -m pytest $(CLUSTERS:%=--ignore=%) 2>&1 | sed -u 's/^/the rest | /'
 
 quick: setup lint contracts types  ## The loop for developers: checks and the tests that train nothing.
 	$(BIN)/python -m pytest -q -m 'not slow'
