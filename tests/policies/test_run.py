@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from tests.policies.runs import HOUR, MINUTE, SECOND, T0, Training, facts
 
+from trainwarden.policies.expressions.engines import engine
 from trainwarden.policies.expressions.protocol import UnknownValueError
 from trainwarden.policies.facts import JobPhase
 from trainwarden.policies.metrics import MOST_SERIES
@@ -379,6 +380,21 @@ class TestMetrics:
         assert len(scope.metric_names()) == 1000
         with pytest.raises(UnknownValueError, match=f"only the first {MOST_SERIES} metrics"):
             scope.call("mean", ("m0999", 10))
+
+    @pytest.mark.parametrize("others", [1, MOST_SERIES], ids=["few", "more than have a history"])
+    def test_a_rule_about_names_follows_what_is_reported_first_and_what_a_resume_forgets(self, others: int) -> None:
+        chosen = engine().compile('"val" in metrics ? "val" : "loss"', field="when", result=None, variables={})
+        training = Training()
+        answers = []
+
+        training.report(1, {"loss": 1.0, **{f"m{number}": 1.0 for number in range(others)}})
+        answers.append(chosen.evaluate(training.state.scope(training.at), {}).value)
+        training.report(2, {"val": 1.0})
+        answers.append(chosen.evaluate(training.state.scope(training.at), {}).value)
+        training.again("r-2").report(1, {"loss": 1.0})
+        answers.append(chosen.evaluate(training.state.scope(training.at), {}).value)
+
+        assert answers == ["loss", "val", "loss"]
 
     def test_one_run_with_8_metrics_and_12_rules_stays_within_64_kib(self) -> None:
         names = [f"metric/{number}" for number in range(8)]
