@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from trainwarden.controller.bus import Bus, Entry, Reading
 from trainwarden.controller.cancelling import end_all
+from trainwarden.controller.cluster.due import DueRuns
 from trainwarden.controller.cluster.reflector import Key, Object, Reflector
 from trainwarden.controller.cluster.resources import TrainingRun
 from trainwarden.controller.cluster.resuming import resume
@@ -40,6 +41,7 @@ ANSWERED_BY = "trainwarden.dev/answered-by"
 _EVERY = 10.0  # seconds between two writes of one run without a decision
 _TICK = 0.2
 _AT_ONCE = 16  # writes under way
+_BATCH = 64  # after which is looked again for what is urgent
 _FIELD_MANAGER = "trainwarden"
 _CONFLICT, _NOT_FOUND = 409, 404
 
@@ -60,7 +62,7 @@ class TrainingRuns:
         self._states: dict[Key, RunStatus] = {}
         self._asked: dict[str, tuple[str, str]] = {}  # UID and attempt that each suspension was asked for in
         self._suspensions: dict[Key, str] = {}  # newest action that has suspended a job
-        self._due: dict[Key, float] = {}  # monotonic seconds at which a run is to be written
+        self._due = DueRuns()  # by monotonic seconds
         self._written: dict[Key, tuple[float, TrainingRunStatus]] = {}
         self._answers: asyncio.Queue[tuple[Key, Object]] = asyncio.Queue()
         self._resumed: dict[Key, tuple[str, str]] = {}  # UID and question of a resume whose annotation is still there
@@ -137,21 +139,22 @@ class TrainingRuns:
             self._answers.put_nowait((key, new))
 
     def _schedule(self, key: Key, *, at_once: bool) -> None:
-        now = time.monotonic()
-        last = self._written[key][0] if key in self._written else now - _EVERY
-        at = now if at_once else max(now, last + _EVERY)
-        self._due[key] = min(self._due.get(key, at), at)
+        if at_once:
+            self._due.urge(key)
+        else:
+            last = self._written[key][0] if key in self._written else -_EVERY
+            self._due.add(key, last + _EVERY)
 
     # ------------------------------------------------------------------ what goes out
 
     async def _write(self) -> None:
+        more = False
         while True:
-            await asyncio.sleep(_TICK)
-            now = time.monotonic()
-            due = [key for key, at in self._due.items() if at <= now]
-            for key in due:
-                del self._due[key]
+            if not more:
+                await asyncio.sleep(_TICK)
+            due = self._due.take(time.monotonic(), _BATCH)
             await asyncio.gather(*(self._write_one(key) for key in due))
+            more = len(due) >= _BATCH
 
     async def _write_one(self, key: Key) -> None:
         facts = self._watcher.facts.get(key)
@@ -166,10 +169,10 @@ class TrainingRuns:
             except ApiError as error:
                 if error.status.code != _NOT_FOUND:  # else the job has just been deleted
                     log.warning("a TrainingRun can't be written run=%s reason=%s", "/".join(key), error)
-                    self._due.setdefault(key, time.monotonic() + 5.0)
+                    self._due.add(key, time.monotonic() + 5.0)
             except (HTTPError, OSError) as error:
                 log.info("a TrainingRun is written later run=%s reason=%s", "/".join(key), type(error).__name__)
-                self._due.setdefault(key, time.monotonic() + 2.0)
+                self._due.add(key, time.monotonic() + 2.0)
             except Exception:  # whatever is odd about one run, the others are written
                 log.exception("a TrainingRun can't be made run=%s", "/".join(key))
 
