@@ -1,8 +1,9 @@
-"""Which metric a run as a whole is measured by."""
+"""Which metric a rule is about, and which one a run as a whole is measured by."""
 
 import pytest
 
-from trainwarden.policies.backtest.judged import main_metric
+from trainwarden.policies.backtest.judged import judged_metric, main_metric
+from trainwarden.policies.decision import Evidence
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,29 @@ from trainwarden.policies.backtest.judged import main_metric
 def test_a_run_is_measured_by_its_aim(names: list[str], main: str | None) -> None:
     assert main_metric(names) == main
     assert main_metric(names[::-1]) == main
+
+
+@pytest.mark.parametrize(
+    ("values", "judged"),
+    [
+        (
+            {
+                "variables.training": "loss",
+                "variables.metric": "eval/loss",
+                "overfitting(variables.metric, variables.training, variables.window)": True,
+            },
+            "eval/loss",
+        ),
+        (
+            {"variables.m": "loss", "variables.metric": "eval/loss", "plateau(variables.metric, 0.5, 0.005)": True},
+            "eval/loss",
+        ),
+        ({'overfitting("eval/loss", "loss", duration("2h"))': True}, "eval/loss"),
+        ({"variables.training": "loss", 'overfitting("eval/loss", variables.training, 100)': True}, "eval/loss"),
+        ({'divergence("loss")': False, 'plateau("eval/loss", 0.5, 0.005)': True}, "eval/loss"),
+        ({"metrics.loss > 3.0": True}, "loss"),
+        ({"progress.sinceStep": 3.0}, None),
+    ],
+)
+def test_a_rule_is_about_the_metric_that_it_names_first(values: dict[str, str | float | bool], judged: str | None) -> None:
+    assert judged_metric(Evidence(values=dict(values)), ["loss", "eval/loss"]) == judged

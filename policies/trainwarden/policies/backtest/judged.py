@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from trainwarden.policies.decision import Decision
+from trainwarden.policies.decision import Evidence
 
 __all__ = ["aim_of", "judged_metric", "main_metric"]
 
@@ -29,14 +29,13 @@ _CONDUCT = frozenset(
 )  # words about the training itself, none of which is an aim
 
 
-def judged_metric(decision: Decision, known: Collection[str]) -> str | None:
+def judged_metric(evidence: Evidence, known: Collection[str]) -> str | None:
     """The metric that made a condition what it is: that of a call which is true, else the first it looked at.
 
     Args:
-        decision: A verdict that is Firing, or an action of its rule.
+        evidence: Of a verdict that is Firing, or of an action of its rule.
         known: Metrics of the run; a text in the condition that is none of them is something else.
     """
-    evidence = decision.evidence
     texts = [text for text, value in evidence.values.items() if value is True]
     texts += [text for text, value in evidence.values.items() if value is not True]
     true = sum(value is True for value in evidence.values.values())
@@ -54,19 +53,14 @@ def judged_metric(decision: Decision, known: Collection[str]) -> str | None:
     return None
 
 
-def _named(text: str, values: object, known: Collection[str]) -> str | None:
-    for quoted in _QUOTED.finditer(text):
-        name = quoted[1] if quoted[1] is not None else quoted[2]
-        if name in known:
-            return name
-    dotted = _DOTTED.search(text)
-    if dotted is not None and dotted[1] in known:
-        return dotted[1]
-    if isinstance(values, dict):
-        for name, value in values.items():  # a variable that holds the name of a metric
-            if isinstance(value, str) and value in known and name in text:
-                return value
-    return None
+def _named(text: str, values: Mapping[str, object], known: Collection[str]) -> str | None:
+    """The metric that an expression names first: quoted, as `metrics.name`, or by a variable that holds its name."""
+    places = [(found.start(), found[1] if found[1] is not None else found[2]) for found in _QUOTED.finditer(text)]
+    places += [(found.start(), found[1]) for found in _DOTTED.finditer(text)]
+    for name, value in values.items():
+        if isinstance(value, str) and name.startswith("variables."):
+            places += [(found.start(), value) for found in re.finditer(rf"\b{re.escape(name)}\b", text)]
+    return min(((at, name) for at, name in places if name in known), default=(0, None))[1]
 
 
 def main_metric(known: Collection[str]) -> str | None:

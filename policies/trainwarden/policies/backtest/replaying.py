@@ -174,7 +174,7 @@ class _Walk:
                 self.fires[name] = self.fires.get(name, 0) + 1
             event = at_once.get(key)
             if event is None:
-                metric = judged_metric(decision, self.run.metrics.names())
+                metric = judged_metric(decision.evidence, self.run.metrics.names())
                 event = at_once[key] = _Event(decision, seconds, self.run.step() or 0, metric, None)
                 self.events.append(event)
             if acts and action is not None and (event.action is None or action.rank > event.action.rank):
