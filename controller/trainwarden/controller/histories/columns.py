@@ -47,13 +47,20 @@ class Columns:
 
 
 def columns_of(names: Collection[str]) -> Columns:
-    """Find the columns among some names. Without a step, an epoch counts as one."""
-    known = set(names)
+    """Find the columns among some names, whatever the case of their letters. Without a step, an epoch counts as one."""
+    known = {_plain(name): name for name in names}
+    known.update((name, name) for name in names)  # as it is written goes first
 
     def first(candidates: tuple[str, ...]) -> str | None:
-        return next((name for name in candidates if name in known), None)
+        found = next((name for name in candidates if known.get(name) == name), None)
+        return found or next((known[plain] for name in candidates if (plain := _plain(name)) in known), None)
 
     return Columns(first(_STEPS), first(_PASSED), first(_MOMENTS), first(_PLANS), first(_EPOCHS), first(_RUNS))
+
+
+def _plain(name: str) -> str:
+    """`Wall Time` and `wall_time` are the same."""
+    return name.strip().lower().replace(" ", "_")
 
 
 class Stopwatch:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwarden.controller.histories.files import lines
-from trainwarden.controller.histories.recording import Opened, Reading
+from trainwarden.controller.histories.clocks import clocked
+from trainwarden.controller.histories.files import document, lines
+from trainwarden.controller.histories.recording import HistoryError, Opened, Reading
 from trainwarden.controller.histories.values import number, parse_json, row, short, whole
 from trainwarden.policies.backtest.recording import Row
 
-__all__ = ["CurveRun", "recordings"]
+__all__ = ["CurveRun", "is_curve", "recordings"]
+
+_ID = re.compile(rb'\s*\{\s*"id"\s*:\s*"([^"\\]*)"\s*,')
 
 _RIGHT = "an object with id, series, elapsed and total_steps"
 
 
 @dataclass(frozen=True, slots=True)
 class CurveRun:
-    """One line; it is parsed where it is replayed."""
+    """One line, or one of a list in a file that is one JSON value; it is parsed where it is replayed."""
 
     id: str
     path: Path
-    line: int
+    line: int | str
     data: bytes
 
     def open(self, reading: Reading) -> Opened:
@@ -32,13 +37,14 @@ class CurveRun:
         try:
             value = parse_json(self.data)
         except ValueError as error:
-            reading.malformed(self.path, self.line, f"not JSON ({error})", _RIGHT)
+            reading.malformed(self.path, self.line, str(error), f"{_RIGHT} is right")
             return Opened(iter(()))
-        if not isinstance(value, dict) or not isinstance(value.get("series"), dict):
+        if not is_curve(value):
             reading.malformed(self.path, self.line, "no series", f"{_RIGHT} is right")
             return Opened(iter(()))
         total = value.get("total_steps")
-        return Opened(self._rows(value, reading), total=whole(total) or None)
+        rows = clocked(self._rows(value, reading), f"{self.path}:{self.line}", reading)
+        return Opened(rows, total=whole(total) or None)
 
     def _rows(self, value: dict[str, Any], reading: Reading) -> Iterator[Row]:
         """Rows in order of step; the time of each is interpolated between the times that were recorded."""
@@ -56,13 +62,18 @@ class CurveRun:
                 values[name] = point[1]
         points = self._elapsed(value.get("elapsed") or [], reading)
         clock = _Clock(points)
+        if clock.back:
+            reading.note(f"{self.path}:{self.line}: elapsed goes back {clock.back}; such points are left out of it")
         for step in sorted(by_step):
             yield row(step, by_step[step], seconds=clock.at(step))
 
     def _elapsed(self, elapsed: Any, reading: Reading) -> list[Any]:
         points = []
         for point in elapsed if isinstance(elapsed, list) else [elapsed]:
-            if isinstance(point, list) and len(point) == 2:
+            if (
+                isinstance(point, list) and len(point) == 2
+                and whole(point[0]) is not None and number(point[1]) is not None
+            ):  # fmt: skip
                 points.append(point)
             else:
                 right = "a step and seconds are right"
@@ -76,36 +87,60 @@ def recordings(path: Path, reading: Reading) -> Iterator[CurveRun]:
     Raises:
         HistoryError: A line has no `id` and `series` at its head or elsewhere.
     """
-    for number_, data in lines(path, reading):
-        id_ = _id_of(data)
+    for number_, data in _lines_or_list(path, reading):
+        id_ = _id_of(data, f"{path}:{number_}")
         if id_ is None:
             reading.malformed(path, number_, short(data[:80].decode(errors="replace")), f"{_RIGHT} is right")
             continue
         yield CurveRun(id_, path, number_, data)
 
 
-def _id_of(data: bytes) -> str | None:
-    """The id, without parsing all of a long line when it stands first."""
-    start, end = b'{"id":"', data.find(b'","', 7, 4096)
-    if data.startswith(start) and end > 0 and b"\\" not in data[7:end] and data.endswith(b"}"):
-        return data[7:end].decode(errors="replace")
+def is_curve(value: object) -> bool:
+    """Whether a JSON value is a run of this format."""
+    return isinstance(value, dict) and isinstance(value.get("series"), dict)
+
+
+def _lines_or_list(path: Path, reading: Reading) -> Iterator[tuple[int | str, bytes]]:
+    """The lines; or the runs of a file whose first line is no run, but begins one or a list of them."""
+    first = next(lines(path, Reading(skip=True)), (1, b""))[1].strip()
+    if first not in (b"{", b"[") and not first.startswith(b"["):
+        yield from lines(path, reading)
+        return
+    try:
+        value = parse_json(document(path))
+    except ValueError as error:
+        raise HistoryError(str(path), str(error), f"{_RIGHT} on each line, or a list of such, is right") from error
+    for index, each in enumerate(value if isinstance(value, list) else [value]):
+        yield f"[{index}]", json.dumps(each).encode()
+
+
+def _id_of(data: bytes, unnamed: str) -> str | None:
+    """The id, without parsing all of a long line when it stands first; `unnamed` for a run without one."""
+    found = _ID.match(data, 0, 4096)
+    if found is not None and data.rstrip().endswith(b"}"):
+        return found[1].decode(errors="replace")
     try:
         value = parse_json(data)
     except ValueError:
         return None
-    if not isinstance(value, dict) or not isinstance(value.get("series"), dict):
+    if not is_curve(value):
         return None
-    return str(value.get("id"))
+    id_ = value.get("id")
+    return unnamed if id_ is None else str(id_)
 
 
 class _Clock:
     """Time at a step: interpolated, and beyond both ends at the pace there, but never below 0. Steps only rise."""
 
     def __init__(self, elapsed: Sequence[Any]) -> None:
+        self.back = ""  # where it first goes back
         points: list[tuple[int, float]] = []
         for pair in elapsed:
             step, seconds = whole(pair[0]), number(pair[1])
-            if step is None or not isinstance(seconds, float) or (points and seconds < points[-1][1]):
+            if step is None or not isinstance(seconds, float):
+                continue
+            if points and seconds < points[-1][1]:
+                self.back = self.back or f"from {points[-1][1]:,.10g} s to {seconds:,.10g} s at step {step:,}"
                 continue
             if points and step <= points[-1][0]:
                 if step == points[-1][0]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import Opened, Reading
 from trainwarden.controller.histories.values import merged, moment, number, parse_json, row, seconds_of, short, whole
@@ -33,11 +34,12 @@ class DecisionsRun:
     id: str
     path: Path
     key: tuple[str, str, str]  # namespace, job, uid
+    first: bool = True  # in its file: it tells what is malformed there
 
     def open(self, reading: Reading) -> Opened:
         """Read the decisions about the job."""
         began: list[float] = []
-        rows = merged(self._rows(reading, began))
+        rows = clocked(merged(self._rows(reading, began)), f"{self.path}: {self.id}", reading)
         first = next(rows, None)
         if first is None:
             return Opened(iter(()))
@@ -45,29 +47,36 @@ class DecisionsRun:
 
     def _rows(self, reading: Reading, began: list[float]) -> Iterator[Row]:
         """Rows; the moment of the first report, or of the first decision, is put into `began`."""
-        for _, decision in _decisions(self.path, reading):
+        for line, decision in _decisions(self.path, reading if self.first else Reading(skip=True)):
             if _key(decision) != self.key:
                 continue
             at = seconds_of(decision["time"])
             evidence = decision["evidence"]
             step = whole(evidence.get("step"))
-            if at is None or step is None:
+            if at is None:
+                found = f"time is {short(decision['time'])}"
+                reading.malformed(self.path, line, found, "a moment such as 2026-12-04T23:10:00Z is right")
+                continue
+            if step is None:
+                if evidence.get("step") is not None:  # without one, nothing was known of the run
+                    found = f"evidence.step is {short(evidence['step'])}"
+                    reading.malformed(self.path, line, found, "a whole number from 0 to 2**53 is right")
                 continue
             if not began:
                 began.append(min(seconds_of(evidence.get("knownSince")) or at, at))
             values = evidence.get("values")
             values = values if isinstance(values, dict) else {}
-            yield row(step, _metrics(values), seconds=max(at - began[0], 0.0), total=_total(step, values))
+            yield row(step, _metrics(values), seconds=at - began[0], total=_total(step, values))
 
 
 def recordings(path: Path, reading: Reading) -> Iterator[DecisionsRun]:
     """The jobs that a log is about, in the order of their first decisions."""
     known: dict[tuple[str, str, str], None] = {}
-    for _, decision in _decisions(path, Reading(skip=True) if reading.skip else reading):
+    for _, decision in _decisions(path, Reading(skip=reading.skip)):
         known[_key(decision)] = None
-    for namespace, job, uid in known:
+    for at, (namespace, job, uid) in enumerate(known):
         yield DecisionsRun(f"{namespace}/{job}" if _alone(known, namespace, job) else f"{namespace}/{job}#{uid}", path,
-                           (namespace, job, uid))  # fmt: skip
+                           (namespace, job, uid), first=at == 0)  # fmt: skip
 
 
 def is_decision(value: object) -> bool:
@@ -90,7 +99,7 @@ def _decisions(path: Path, reading: Reading) -> Iterator[tuple[int, dict[str, An
         try:
             value = parse_json(data)
         except ValueError as error:
-            reading.malformed(path, line, f"not JSON ({error})", _RIGHT)
+            reading.malformed(path, line, str(error), _RIGHT)
             continue
         if not is_decision(value):
             reading.malformed(path, line, short(data[:80].decode(errors="replace")), _RIGHT)
@@ -119,8 +128,11 @@ def _metrics(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _total(step: int, values: Mapping[str, Any]) -> int | None:
-    total = whole(values.get("progress.totalSteps"))
-    if total:
-        return total
+    planned = whole(values.get("progress.totalSteps"))
+    if planned:
+        return planned
     percent = number(values.get("progress.percent"))
-    return round(100 * step / percent) if isinstance(percent, float) and 0 < percent < 100 and step else None
+    if not isinstance(percent, float) or not 0 < percent < 100 or not step:
+        return None
+    total = 100 * step / percent
+    return round(total) if total < 1 << 53 else None

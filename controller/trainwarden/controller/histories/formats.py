@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from trainwarden.controller.histories import (
     curves,
@@ -18,8 +20,14 @@ from trainwarden.controller.histories import (
     trainer_state,
 )
 from trainwarden.controller.histories.columns import columns_of
-from trainwarden.controller.histories.files import document, head
-from trainwarden.controller.histories.recording import DamagedError, HistoryError, Reading, Recording
+from trainwarden.controller.histories.files import document, head, lines
+from trainwarden.controller.histories.recording import (
+    DamagedError,
+    HistoryError,
+    NoHistoryError,
+    Reading,
+    Recording,
+)
 from trainwarden.controller.histories.values import parse_json, short
 
 __all__ = ["FORMATS", "recordings_in"]
@@ -45,13 +53,14 @@ FORMATS: dict[str, _Reader] = {
 """Readers by the name that `--reader` takes."""
 
 _KNOWN = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".db", ".sqlite", ".sqlite3", ".log", ".txt")
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".db", ".sqlite", ".sqlite3")
 _PACKED = (".gz", ".bz2", ".xz")
 _CONFIGURATION = frozenset({"config.json", "hparams.json", "tokenizer.json", "tokenizer_config.json", "package.json",
                             "generation_config.json", "special_tokens_map.json", "vocab.json"})  # fmt: skip
 
 
 def recordings_in(path: Path, reading: Reading, *, reader: str | None = None) -> Iterator[Recording]:
-    """The runs of a file, or of all files in a folder.
+    """The runs of a file, or of all files in a folder; no two that are found with one `reading` have the same id.
 
     Args:
         path: File or folder.
@@ -61,6 +70,27 @@ def recordings_in(path: Path, reading: Reading, *, reader: str | None = None) ->
     Raises:
         HistoryError: There is nothing that can be read.
     """
+    for each in _recordings_in(path, reading, reader):
+        named = _distinct(each, reading.ids)
+        reading.ids.add(named.id)
+        yield named
+
+
+def _distinct(recording: Recording, known: Collection[str]) -> Recording:
+    """The recording, with its place behind its id where another one has the same, and else a number."""
+    if recording.id not in known:
+        return recording
+    line = getattr(recording, "line", None)
+    place = f"{getattr(recording, 'path', '')}{f':{line}' if line is not None else ''}"
+    id_ = name = f"{recording.id} ({place})" if place and place not in recording.id else recording.id
+    again = 1
+    while name in known:
+        again += 1
+        name = f"{id_} #{again}"
+    return cast("Recording", replace(cast("Any", recording), id=name))
+
+
+def _recordings_in(path: Path, reading: Reading, reader: str | None) -> Iterator[Recording]:
     if not path.exists():
         raise HistoryError(str(path), "no such file or folder", "name a file or folder with histories")
     if path.is_dir():
@@ -92,7 +122,10 @@ def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Reco
         if not files:
             raise HistoryError(str(folder), "no files in this folder", "name another")
         for path in files:
-            yield from FORMATS[reader](path, reading)
+            try:
+                yield from FORMATS[reader](path, reading)
+            except DamagedError as error:
+                _leave_out(error, reading)
         return
     events = [path for path in files if tensorboard.is_events(path)]
     states = [path for path in files if path.name == "trainer_state.json"]
@@ -103,6 +136,7 @@ def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Reco
         and not (path.parent in evented and _suffix(path) == ".json")
     ]  # fmt: skip
     found = False
+    passed_over: list[HistoryError] = []
     for store in sorted(path for path in folder.rglob("mlruns") if path.is_dir()):
         for run in mlflow.run_folders(store):
             found = True
@@ -115,7 +149,7 @@ def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Reco
         yield trainer_state.TrainerStateRun(str(path), path)
     for path in others:
         try:
-            format_ = _format_in_folder(path)
+            format_ = _format_in_folder(path, passed_over)
             for each in FORMATS[format_](path, reading) if format_ is not None else ():
                 found = True
                 yield each
@@ -123,28 +157,47 @@ def _folder(folder: Path, reading: Reading, reader: str | None) -> Iterator[Reco
             found = True
             _leave_out(error, reading)
     if not found:
-        raise HistoryError(str(folder), "no history in this folder", f"known are {', '.join(FORMATS)}")
+        why = f", nor in {passed_over[0].place}: {passed_over[0].found}" if passed_over else ""
+        raise HistoryError(str(folder), f"no history in this folder{why}", f"known are {', '.join(FORMATS)}")
+    for other in passed_over:
+        reading.note(f"{other.place}: {other.found}, passed over")
 
 
-def _format_in_folder(path: Path) -> str | None:
-    """Format of a file among others; None for one that is no history, such as a data set or a configuration."""
+def _format_in_folder(path: Path, passed_over: list[HistoryError]) -> str | None:
+    """Format of a file among others; None for one that is no history, such as a data set or a configuration.
+
+    What may have been meant as one, and can't be read, is put into `passed_over`.
+    """
     try:
         format_ = _format_of(path)
         if format_ == "csv":
             names: Collection[str] = table.header(path)[0]
         elif format_ in ("json", "jsonl"):
             records = jsonl.json_records if format_ == "json" else jsonl.jsonl_records
-            names = next((values for _, values in records(path, Reading(skip=True))), {})
+            quiet = Reading(skip=True)
+            names = next((values for _, values in records(path, quiet)), {})
+            if not names and quiet.skipped and format_ == "jsonl":
+                passed_over.append(HistoryError(str(path), "no JSON object on any line"))
             if format_ == "json" and any("loss" in name for name in names):
                 return format_
         else:
+            if format_ == "mlflow":
+                list(mlflow.recordings_of_sqlite(path, Reading()))
             return format_
-    except DamagedError:
-        raise
-    except HistoryError:
+    except (DamagedError, NoHistoryError) as error:
+        if isinstance(error, DamagedError):
+            raise
+        return None
+    except HistoryError as error:
+        if _suffix(path) in _TABLES:
+            passed_over.append(error)
         return None
     columns = columns_of(names)
-    return format_ if columns.step is not None or columns.epoch is not None else None
+    if columns.step is not None or columns.epoch is not None:
+        return format_
+    if any("loss" in name.lower() for name in names):
+        passed_over.append(HistoryError(str(path), "a loss without a step or an epoch"))
+    return None
 
 
 def _mlflow(path: Path, reading: Reading) -> Iterable[Recording]:
@@ -199,6 +252,8 @@ def _format_of(path: Path) -> str:
     try:
         table.header(path)
     except HistoryError:
+        if _suffix(path) in (".csv", ".tsv"):
+            raise
         found = short(text[:60].decode(errors="replace"))
         raise HistoryError(f"{path}:1", found, f"known formats are {', '.join(FORMATS)}; --reader names one") from None
     return "csv"
@@ -208,17 +263,17 @@ def _json_format(path: Path, start: bytes) -> str | None:
     """Format of what begins as JSON: the first line is a value of its own, or the whole file is one."""
     line, newline, rest = start.partition(b"\n")
     if _suffix(path) in (".jsonl", ".ndjson") or (newline and rest.strip()) or not newline:
+        if not newline:  # the line may be longer than the beginning
+            line = next((data for _, data in lines(path, Reading(skip=True))), line).strip()
         try:
             value = parse_json(line)
         except ValueError:
             value = None
-        if b'"series":{' in line[:4096] and b'"id":' in line[:200]:  # a long line is not all in the beginning
+        if curves.is_curve(value):
             return "curves"
         if isinstance(value, dict) and not (megatron.is_megatron(value) or "log_history" in value):
             if decisions.is_decision(value):
                 return "decisions"
-            if isinstance(value.get("series"), dict):
-                return "curves"
             if _suffix(path) in (".jsonl", ".ndjson") or rest.strip():
                 return "jsonl"
     if _suffix(path) in (".jsonl", ".ndjson"):
@@ -234,8 +289,10 @@ def _json_format(path: Path, start: bytes) -> str | None:
             return "trainer_state"
         if megatron.is_megatron(value):
             return "megatron"
-        if isinstance(value.get("series"), dict):
+        if curves.is_curve(value):
             return "curves"
         if decisions.is_decision(value):
             return "decisions"
+    if isinstance(value, list) and value and all(map(curves.is_curve, value)):
+        return "curves"
     return "json"

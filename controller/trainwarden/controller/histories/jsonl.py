@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwarden.controller.histories.files import document, lines
-from trainwarden.controller.histories.recording import HistoryError, Reading
+from trainwarden.controller.histories.recording import HistoryError, NoHistoryError, Reading
 from trainwarden.controller.histories.records import Record, RecordsRun, grouped
 from trainwarden.controller.histories.values import flat, parse_json, short
 
@@ -34,7 +34,7 @@ def jsonl_records(path: Path, reading: Reading) -> Iterator[Record]:
         try:
             value = parse_json(line)
         except ValueError as error:
-            reading.malformed(path, number, f"not JSON ({error}): {short(line.decode(errors='replace'))}", right)
+            reading.malformed(path, number, f"{error}: {short(line.decode(errors='replace'))}", right)
             continue
         if not isinstance(value, dict):
             reading.malformed(path, number, f"a JSON {_kind(value)}", right)
@@ -47,7 +47,7 @@ def json_records(path: Path, reading: Reading) -> Iterator[Record]:
     try:
         value = parse_json(document(path))
     except ValueError as error:
-        raise HistoryError(str(path), f"not JSON ({error})", "give JSON, or JSON Lines as .jsonl") from error
+        raise HistoryError(str(path), str(error), "give JSON, or JSON Lines as .jsonl") from error
     if isinstance(value, dict):
         value = _rows_of_lists(value, path)
     for index, item in enumerate(value if isinstance(value, list) else [value]):
@@ -62,7 +62,11 @@ def _rows_of_lists(value: Mapping[str, Any], path: Path) -> list[dict[str, Any]]
     lists = {name: items for name, items in value.items() if isinstance(items, list)}
     sizes = {name: len(items) for name, items in lists.items()}
     if not lists or len(set(sizes.values())) != 1:
-        found = f"lists of {', '.join(f'{size} ({name})' for name, size in sizes.items())}" if lists else "no list"
+        if not lists:
+            raise NoHistoryError(
+                str(path), "an object with no list", "give a list of objects, or lists of equal length"
+            )
+        found = f"lists of {', '.join(f'{size} ({name})' for name, size in sizes.items())}"
         raise HistoryError(str(path), f"an object with {found}", "give a list of objects, or lists of equal length")
     return [dict(zip(lists, items, strict=True)) for items in zip(*lists.values(), strict=True)]
 

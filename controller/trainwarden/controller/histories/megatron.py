@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import document
 from trainwarden.controller.histories.recording import HistoryError, Opened, Reading
 from trainwarden.controller.histories.values import number, parse_json, row, short, whole
@@ -17,6 +18,7 @@ from trainwarden.policies.backtest.recording import Row
 __all__ = ["MegatronRun", "is_megatron", "recordings"]
 
 _PACE = "iteration-time"
+_SPACING = {"start_step": 0, "step_interval": 1}
 _RIGHT = "metrics with start_step, step_interval or values by step are right"
 
 
@@ -39,10 +41,10 @@ class MegatronRun:
         try:
             value = parse_json(data)
         except ValueError as error:
-            raise HistoryError(str(self.path), f"not JSON ({error})", _RIGHT) from error
+            raise HistoryError(str(self.path), str(error), _RIGHT) from error
         if not is_megatron(value):
             raise HistoryError(str(self.path), short(value), _RIGHT)
-        return Opened(self._rows(value, reading))
+        return Opened(clocked(self._rows(value, reading), self.id, reading))
 
     def _rows(self, value: Mapping[str, Any], reading: Reading) -> Iterator[Row]:
         series = {name: self._points(name, each, reading) for name, each in value.items()}
@@ -63,17 +65,24 @@ class MegatronRun:
 
     def _points(self, name: str, series: Mapping[str, Any], reading: Reading) -> dict[int, float | str]:
         values = series["values"]
-        start, every = whole(series.get("start_step")) or 0, whole(series.get("step_interval")) or 1
+        start, every = (self._whole(series, name, key, usual, reading) for key, usual in _SPACING.items())
         pairs = values.items() if isinstance(values, dict) else enumerate(values)
         points: dict[int, float | str] = {}
         for key, value in pairs:
-            step = whole(key) if isinstance(values, dict) else start + int(key) * every
+            step = whole(key if isinstance(values, dict) else start + key * every)
             found = number(value)
             if step is None or found is None:
                 reading.malformed(self.path, f"{name}.values[{key}]", short(value), "a number at a step is right")
                 continue
             points[step] = found
         return points
+
+    def _whole(self, series: Mapping[str, Any], name: str, key: str, usual: int, reading: Reading) -> int:
+        found = series.get(key, usual)
+        step = whole(found)
+        if step is None:
+            reading.malformed(self.path, f"{name}.{key}", short(found), "a whole number from 0 to 2**53 is right")
+        return usual if step is None else step
 
 
 def is_megatron(value: object) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import yaml
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import HistoryError, Opened, Reading
 from trainwarden.controller.histories.values import merged, moment, number, row, short, whole
@@ -20,6 +21,7 @@ from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["FileStoreRun", "SqliteRun", "is_sqlite", "recordings_of_sqlite", "run_folders"]
 
+_POINT = "timestamp, value and step are right"
 _MAGIC = b"SQLite format 3\x00"
 
 
@@ -44,7 +46,7 @@ class FileStoreRun:
         metrics = self.folder / "metrics"
         files = sorted(path for path in metrics.rglob("*") if path.is_file())
         streams = [self._points(path, path.relative_to(metrics).as_posix(), reading) for path in files]
-        return _opened(heapq.merge(*streams))
+        return _opened(heapq.merge(*streams), self.id, reading)
 
     def _points(self, path: Path, name: str, reading: Reading) -> Iterator[_Point]:
         for line, data in lines(path, reading):
@@ -53,7 +55,7 @@ class FileStoreRun:
             value = number(parts[1]) if len(parts) > 1 else None
             step = whole(parts[2]) if len(parts) > 2 else 0
             if moment is None or value is None or step is None:
-                reading.malformed(path, line, short(" ".join(parts)), "timestamp, value and step are right")
+                reading.malformed(path, line, short(" ".join(parts)), _POINT)
                 continue
             yield _Point(moment, step, name, value)
 
@@ -72,7 +74,7 @@ def _name(meta: Path) -> str:
     """` (name)` of a run; empty when it has none."""
     try:
         found = yaml.safe_load(meta.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, ValueError, OverflowError, RecursionError, yaml.YAMLError):  # such as a date of a 13th month
         return ""
     name = found.get("run_name") if isinstance(found, dict) else None
     return f" ({name})" if name else ""
@@ -88,18 +90,22 @@ class SqliteRun:
 
     def open(self, reading: Reading) -> Opened:
         """Read its metrics in order of time."""
-        return _opened(self._points())
+        return _opened(self._points(reading), self.id, reading)
 
-    def _points(self) -> Iterator[_Point]:
+    def _points(self, reading: Reading) -> Iterator[_Point]:
         query = (
             "SELECT timestamp, step, key, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, step, key"
         )
         with closing(_connect(self.path)) as database:
             try:
-                for moment, step, key, value, is_nan in database.execute(query, (self.run,)):
+                for at, step, key, value, is_nan in database.execute(query, (self.run,)):
                     found = "NaN" if is_nan else number(value)
-                    if found is not None:
-                        yield _Point(int(moment), max(int(step), 0), str(key), found)
+                    milliseconds, steps = whole(at), 0 if isinstance(step, int) and step < 0 else whole(step)
+                    if found is None or milliseconds is None or steps is None:
+                        here = short((at, step, key, value))
+                        reading.malformed(self.path, f"metrics of {self.run}", here, _POINT)
+                        continue
+                    yield _Point(milliseconds, steps, str(key), found)
             except sqlite3.Error as error:
                 raise HistoryError(str(self.path), f"a database that can't be read ({error})", _DATABASE) from error
 
@@ -135,7 +141,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         raise HistoryError(str(path), f"a database that can't be opened ({error})", _DATABASE) from error
 
 
-def _opened(points: Iterable[_Point]) -> Opened:
+def _opened(points: Iterable[_Point], place: str, reading: Reading) -> Opened:
     ordered = iter(points)
     first = next(ordered, None)
     if first is None:
@@ -146,4 +152,4 @@ def _opened(points: Iterable[_Point]) -> Opened:
         for point in itertools.chain([first], ordered):
             yield row(point.step, {point.name: point.value}, seconds=(point.milliseconds - began) / 1000)
 
-    return Opened(merged(rows()), started_at=moment(began / 1000))
+    return Opened(clocked(merged(rows()), place, reading), started_at=moment(began / 1000))

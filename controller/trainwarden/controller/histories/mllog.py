@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import Opened, Reading
 from trainwarden.controller.histories.values import merged, moment, number, parse_json, row, short, whole
@@ -34,7 +35,7 @@ class MllogRun:
     def open(self, reading: Reading) -> Opened:
         """Read the values since `run_start`, or since the first of them when there is none."""
         began: list[float] = []
-        rows = merged(self._rows(reading, began))
+        rows = clocked(merged(self._rows(reading, began)), self.id, reading)
         first = next(rows, None)
         if first is None:
             return Opened(iter(()))
@@ -65,14 +66,18 @@ class MllogRun:
             if not began:
                 began.append(seconds)
             unit = unit or next((name for name in _UNITS if name in metadata), None)
-            here = number(metadata.get(unit)) if unit is not None else None
-            if isinstance(here, float) and here >= 0:
-                step = int(here) if unit is None or not unit.startswith("epoch") else round(here * _FINE)
+            if unit is not None and metadata.get(unit) is not None:
+                here = _step(unit, metadata[unit])
+                if here is None:
+                    found = f"{unit} is {short(metadata[unit])}"
+                    reading.malformed(self.path, line, found, "a number from 0 to 2**53 is right")
+                    continue
+                step = here
             total = plans.get("samples" if unit is not None and unit.startswith("samples") else "step")
             yield row(
                 step,
                 values,
-                seconds=max(seconds - began[0], 0.0),
+                seconds=seconds - began[0],
                 total=total if unit and not unit.startswith("epoch") else None,
             )
 
@@ -90,6 +95,13 @@ def _event(data: bytes) -> tuple[str, Any, Mapping[str, Any], float] | None:
         return None
     metadata = event.get("metadata")
     return event["key"], event.get("value"), metadata if isinstance(metadata, dict) else {}, moment / 1000
+
+
+def _step(unit: str, value: Any) -> int | None:
+    here = number(value)
+    if not isinstance(here, float) or not 0 <= (scaled := here * (_FINE if unit.startswith("epoch") else 1)) < 1 << 53:
+        return None
+    return round(scaled) if unit.startswith("epoch") else int(scaled)
 
 
 def _metrics(key: str, value: Any) -> dict[str, Any]:

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import lines
 from trainwarden.controller.histories.recording import Opened, Reading
-from trainwarden.controller.histories.values import merged, number, row, short, whole
+from trainwarden.controller.histories.values import merged, number, row, seconds_of, short, whole
 from trainwarden.policies.backtest.recording import Row
 
 __all__ = ["STYLES", "PrintedRun", "recordings", "style_of"]
 
-_NANOGPT = re.compile(r"^(?:s|step):(\d+)(?:/(\d+))?[ ,](?!- )(.*)$")
-_NANOGPT_PAIR = re.compile(r"(\w+):\s*(-?[\w.+-]+)")
+_COUNT = (
+    r"([+-]?(?:\.?\d|nan\b|inf\b)[\w.+-]*)"  # what stands where a step is told; whether it is one is found out after
+)
+_NANOGPT = re.compile(rf"^(?:s|step):{_COUNT}(?:/(\d\S*?))?[ ,](?!- )(.*)$")
+_NANOGPT_PAIR = re.compile(r"(\w+):\s*([\w.+#-]+(?:\([\w.+-]*\))?)")
 _NANOGPT_NAMES = {"trl": "train_loss", "tel": "val_loss", "eval": "hellaswag"}
 _NANOGPT_CLOCKS = frozenset({"train_time", "step_avg"})
-_VERL = re.compile(r"(?:^|\s)step:(\d+) - (\S.*:.*)$")
+_VERL = re.compile(rf"(?:^|\s)step:{_COUNT} - (\S.*:.*)$")
 _VERL_PACE = ("timing_s/step", "perf/time_per_step")
 _VERL_COUNTS = frozenset({"training/global_step", "training/epoch"})
 _DICT = re.compile(r"\{'[\w/.\- ]+': .*\}")
-_BARE = re.compile(r"(?<=: )(-?(?:nan|inf))(?=[,}])")
+_BARE = re.compile(r"(?<=: )(-?(?:nan(?:\(\w*\))?|inf|1\.#[A-Z]+0*))(?=[,}])")
 _DICT_SUMMARY = frozenset({"train_runtime"})
 _DICT_PACE = re.compile(r".*_(runtime|samples_per_second|steps_per_second)|epoch|total_flos")
-_BAR = re.compile(r"(\d+)/(\d+) \[((?:\d+:)?\d+:\d+)<")
+_BAR = re.compile(r"(?<!\d)(\d{1,15})/(\d{1,15}) \[((?:\d{1,9}:)?\d{1,9}:\d{1,9})<")
 _BARS_WITHIN = 200  # lines before a dict in which its bar is looked for
-_MEGATRON = re.compile(r"(?:\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[.\d]*\])?\s*iteration\s+(\d+)/\s*(\d+)\s*\|(.*)")
+_MEGATRON = re.compile(
+    rf"(?:\[(\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d)[.\d]*\])?\s*iteration\s+{_COUNT}/\s*(\d[^\s|]*)\s*\|(.*)"
+)
 _MEGATRON_PACE = "elapsed time per iteration (ms)"
 _MEGATRON_COUNTS = re.compile(r"consumed samples|global batch size|number of (skipped|nan) iterations|elapsed time.*")
 
@@ -55,6 +59,7 @@ def _nanogpt(line: str, told: _Told) -> Row | str | None:
     found = _NANOGPT.match(line)
     if found is None:
         return None
+    step, total = whole(found[1]), whole(found[2] or 0)
     values: dict[str, Any] = {}
     seconds = None
     for name, text in _NANOGPT_PAIR.findall(found[3]):
@@ -63,10 +68,15 @@ def _nanogpt(line: str, told: _Told) -> Row | str | None:
                 seconds = _duration(text)
         elif number(text) is None:
             return f"{name}:{text}"
+        elif (name := _NANOGPT_NAMES.get(name, name)) in values:
+            return f"{name} twice: {values[name]} and {text}"
         else:
-            values[_NANOGPT_NAMES.get(name, name)] = text
-    total = whole(found[2]) if found[2] else None
-    return row(int(found[1]), values, seconds=seconds, total=total or None) if values else None
+            values[name] = text
+    if not values:
+        return None
+    if step is None or total is None:
+        return f"step:{found[1]}{'/' if found[2] else ''}{found[2] or ''}"
+    return row(step, values, seconds=seconds, total=total or None)
 
 
 def _verl(line: str, told: _Told) -> Row | str | None:
@@ -79,13 +89,16 @@ def _verl(line: str, told: _Told) -> Row | str | None:
         name, colon, text = part.strip().rpartition(":")
         if not colon or number(text) is None:
             return part
+        if name in values:
+            return f"{name} twice: {values[name]} and {text}"
         values[name] = text
+    step = whole(found[1])
+    if step is None:
+        return f"step:{found[1]}"
     pace = next((number(values[name]) for name in _VERL_PACE if name in values), None)
     if isinstance(pace, float):
         told.seconds = (told.seconds or 0.0) + pace
-    return row(
-        int(found[1]), {name: text for name, text in values.items() if name not in _VERL_COUNTS}, seconds=told.seconds
-    )
+    return row(step, {name: text for name, text in values.items() if name not in _VERL_COUNTS}, seconds=told.seconds)
 
 
 def _dicts(line: str, told: _Told) -> Row | str | None:
@@ -95,7 +108,7 @@ def _dicts(line: str, told: _Told) -> Row | str | None:
         return None
     try:
         values = ast.literal_eval(_BARE.sub(r"'\1'", found[0]))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, OverflowError, SyntaxError, MemoryError, RecursionError):
         return found[0]
     if not isinstance(values, dict) or "epoch" not in values or _DICT_SUMMARY & values.keys():
         return None
@@ -114,16 +127,22 @@ def _megatron(line: str, told: _Told) -> Row | str | None:
     found = _MEGATRON.search(line)
     if found is None:
         return None
-    step, total = int(found[2]), int(found[3])
+    step, total = whole(found[2]), whole(found[3])
+    if step is None or total is None:
+        return f"iteration {found[2]}/ {found[3]}"
     values: dict[str, str] = {}
     for part in found[4].split("|"):
         name, colon, text = part.strip().rpartition(":")
         if colon and number(text) is None:
             return part.strip()
+        if colon and name.strip() in values:
+            return f"{name.strip()} twice: {values[name.strip()]} and {text.strip()}"
         if colon:
             values[name.strip()] = text.strip()
     if found[1] is not None:
-        moment = datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
+        moment = seconds_of(found[1])
+        if moment is None:
+            return f"[{found[1]}], which is no date and time"
         told.began = moment if told.began is None else told.began
         told.seconds = moment - told.began
     elif isinstance(pace := number(values.get(_MEGATRON_PACE)), float):
@@ -140,8 +159,8 @@ _RIGHT = {
     "nanogpt": "step:125/6000 val_loss:5.64 train_time:41ms is right",
     "verl": "step:3 - name:number - name:number is right",
     "dicts": "{'loss': 1.2, 'epoch': 0.1} is right",
-    "megatron-log": "iteration 10/ 50 | name: number | is right",
-}
+    "megatron-log": "[2024-01-15 10:30:00] iteration 10/ 50 | name: number | is right",
+}  # a step is a whole number below 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +176,7 @@ class PrintedRun:
         rows = merged(
             _with_bars(self._rows(reading)) if self.style == "dicts" else (row_ for _, row_ in self._rows(reading))
         )
-        first = next(rows, None)
-        return Opened(itertools.chain([first], rows) if first is not None else iter(()))
+        return Opened(clocked(rows, self.id, reading))
 
     def _rows(self, reading: Reading) -> Iterator[tuple[str, Row]]:
         """Each row after the text that stands before it."""
@@ -203,15 +221,22 @@ def _with_bars(rows: Iterator[tuple[str, Row]]) -> Iterator[Row]:
 
 
 def style_of(path: Path, most: int = 200_000) -> str | None:
-    """How a log is printed, by the first line that tells; None when none of the first lines does."""
+    """How a log is printed, by the first line that tells; None when none of the first lines does.
+
+    Where no line can be read, it is the first that should, so that it is told what is wrong there.
+    """
+    malformed: str | None = None
     for line, data in lines(path, Reading(skip=True)):
         text = data.decode("utf-8", errors="replace")
         for name, read in STYLES.items():
-            if isinstance(read(text, _Told()), Row):
+            made = read(text, _Told())
+            if isinstance(made, Row):
                 return name
+            if isinstance(made, str) and name != "dicts":  # other programs print dicts as well
+                malformed = malformed or name
         if line >= most:
-            return None
-    return None
+            break
+    return malformed
 
 
 def recordings(path: Path, style: str) -> Iterator[PrintedRun]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +12,10 @@ from typing import Protocol
 
 from trainwarden.policies.backtest.recording import Row
 
-__all__ = ["DamagedError", "HistoryError", "Opened", "Reading", "Recording"]
+__all__ = ["DamagedError", "HistoryError", "NoHistoryError", "Opened", "Reading", "Recording"]
 
-_TOLD = 20  # malformed places that are told one by one
+_TOLD = 20  # places that are told one by one
+_DIGITS = re.compile(r"(\d{1,18})")
 
 
 class HistoryError(Exception):
@@ -27,13 +30,18 @@ class DamagedError(HistoryError):
     """A file can't be read or unpacked, whatever its format is."""
 
 
+class NoHistoryError(HistoryError):
+    """A file is sound, and of another kind."""
+
+
 @dataclass(slots=True)
 class Reading:
     """How to read, and what was left out on the way."""
 
     skip: bool = False  # leave out what is malformed
     skipped: int = 0
-    told: list[str] = field(default_factory=list)  # the first of them
+    told: list[str] = field(default_factory=list)  # the first of them by file and line, and notes
+    ids: set[str] = field(default_factory=set)  # of the recordings that were found
 
     def malformed(self, path: Path | str, line: int | str, found: str, right: str) -> None:
         """Something that does not fit stands at a line, or at another place such as `byte 96`.
@@ -49,8 +57,21 @@ class Reading:
     def left_out(self, what: str) -> None:
         """Something that does not fit was left out."""
         self.skipped += 1
-        if len(self.told) < _TOLD:
-            self.told.append(f"{what}, left out")
+        self._tell(f"{what}, left out")
+
+    def note(self, what: str) -> None:
+        """Something was read, but not as one might think: tell it once, and count nothing as left out."""
+        if what not in self.told:
+            self._tell(what)
+
+    def _tell(self, text: str) -> None:
+        bisect.insort(self.told, text, key=_by_place)
+        del self.told[_TOLD:]
+
+
+def _by_place(text: str) -> list[str | int]:
+    """Numbers count as such, so that line 9 comes before line 10; texts and numbers stand by turns."""
+    return [int(part) if at % 2 else part for at, part in enumerate(_DIGITS.split(text))]
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwarden.controller.histories.clocks import clocked, in_order
 from trainwarden.controller.histories.columns import Columns, Stopwatch, columns_of
 from trainwarden.controller.histories.recording import Opened, Reading
 from trainwarden.controller.histories.values import merged, moment, number, row, short, whole
@@ -33,13 +34,21 @@ class RecordsRun:
     path: Path
     records: RecordsOf
     run: str | None = None  # value of the run column; None: all records are of this run
+    others: int = 0  # runs beside it, for the first, which tells what is malformed in records of none
 
     def open(self, reading: Reading) -> Opened:
         """Read the records of the run."""
-        records = self.records(self.path, reading)
-        if self.run is not None:
-            records = (record for record in records if _run_of(record[1]) == self.run)
-        return opened(records, self.path, reading)
+        records = self.records(self.path, reading) if self.run is None else self._mine(self.run, reading)
+        return opened(records, self.path, reading, place=self.id)
+
+    def _mine(self, run: str, reading: Reading) -> Iterator[Record]:
+        for line, values in self.records(self.path, reading if self.others else Reading(skip=True)):
+            name = _run_of(values)
+            if name == run:
+                yield line, values
+            elif name is None and self.others:
+                found = f"of no run, among those of {self.others + 1:,}"
+                reading.malformed(self.path, line, found, "each names its run")
 
 
 def grouped(path: Path, records: RecordsOf, reading: Reading) -> Iterator[RecordsRun]:
@@ -49,14 +58,11 @@ def grouped(path: Path, records: RecordsOf, reading: Reading) -> Iterator[Record
         HistoryError: A record can't be read.
     """
     names: dict[str, None] = {}
-    nameless: list[int | str] = []
-    for count, (line, values) in enumerate(records(path, Reading(skip=True) if reading.skip else reading)):
+    for count, (_, values) in enumerate(records(path, Reading(skip=reading.skip))):
         name = _run_of(values)
         if name is None:
             if not names and count >= _MOST_NAMELESS:
                 break
-            if len(nameless) < _MOST_NAMELESS:
-                nameless.append(line)
             continue
         names[name] = None
         if len(names) > _MOST_RUNS:
@@ -64,10 +70,8 @@ def grouped(path: Path, records: RecordsOf, reading: Reading) -> Iterator[Record
     if len(names) < 2:
         yield RecordsRun(str(path), path, records)
         return
-    for line in nameless:
-        reading.malformed(path, line, f"of no run, among those of {len(names):,}", "each names its run")
-    for name in names:
-        yield RecordsRun(f"{path}#{name}", path, records, name)
+    for at, name in enumerate(names):
+        yield RecordsRun(f"{path}#{name}", path, records, name, others=len(names) - 1 if at == 0 else 0)
 
 
 def _run_of(values: Mapping[str, Any]) -> str | None:
@@ -76,10 +80,10 @@ def _run_of(values: Mapping[str, Any]) -> str | None:
     return None if name in (None, "") else str(name)
 
 
-def opened(records: Iterable[Record], path: Path, reading: Reading) -> Opened:
-    """Rows of records that are all of one run, and when it began."""
+def opened(records: Iterable[Record], path: Path, reading: Reading, *, place: str) -> Opened:
+    """Rows of records that are all of one run, and when it began; `place` names them in what is told of their clock."""
     rows = _Rows(path, reading)
-    made = merged(rows.of(records))
+    made = clocked(merged(in_order(rows.of(records), place, reading)), place, reading)
     first = next(made, None)
     if first is None:
         return Opened(iter(()))

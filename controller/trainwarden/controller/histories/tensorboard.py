@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import open_bytes
 from trainwarden.controller.histories.protobuf import ProtobufError, fields, floats
 from trainwarden.controller.histories.recording import Opened, Reading
@@ -66,10 +67,11 @@ class EventsRun:
         began = first.seconds or 0.0
 
         def since(each: Row) -> Row:
-            each.seconds = max((each.seconds or 0.0) - began, 0.0)
+            each.seconds = (each.seconds or 0.0) - began
             return each
 
-        return Opened(map(since, itertools.chain([first], rows)), started_at=moment(began))
+        timed = clocked(map(since, itertools.chain([first], rows)), self.id, reading)
+        return Opened(timed, started_at=moment(began))
 
     def _rows(self, reading: Reading) -> Iterator[Row]:
         for path in self.paths:
@@ -136,7 +138,9 @@ def _event(data: bytes) -> Row | None:
         if number == 1 and isinstance(value, bytes):
             wall = struct.unpack("<d", value)[0]
         elif number == 2 and isinstance(value, int):
-            step = value if value < 1 << 63 else 0
+            step = value if value < 1 << 63 else 0  # a negative one, such as -1 for what comes before the training
+            if step >= 1 << 53:
+                raise ProtobufError(f"step {step}, beyond 2**53")
         elif number == 5 and isinstance(value, bytes):
             for field, part in fields(value):
                 if field == 1 and isinstance(part, bytes):
@@ -151,7 +155,7 @@ def _scalar(data: bytes) -> dict[str, float]:
         if number == 1 and isinstance(value, bytes):
             tag = value.decode(errors="replace")
         elif number == 2 and isinstance(value, bytes):
-            found = floats(value, "f")[0]
+            found = struct.unpack("<f", value)[0]
         elif number == 8 and isinstance(value, bytes):
             found = _tensor(value)
     return {tag: found} if tag and found is not None else {}

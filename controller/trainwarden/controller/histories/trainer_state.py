@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwarden.controller.histories.clocks import clocked
 from trainwarden.controller.histories.files import document
 from trainwarden.controller.histories.recording import HistoryError, Opened, Reading
 from trainwarden.controller.histories.values import merged, number, parse_json, row, short, whole
@@ -36,12 +37,12 @@ class TrainerStateRun:
         try:
             state = parse_json(document(self.path))
         except ValueError as error:
-            raise HistoryError(str(self.path), f"not JSON ({error})", "give the whole trainer_state.json") from error
+            raise HistoryError(str(self.path), str(error), "give the whole trainer_state.json") from error
         log = state.get("log_history") if isinstance(state, dict) else None
         if not isinstance(log, list):
             raise HistoryError(str(self.path), "no list log_history", "give a trainer_state.json of transformers")
         total = whole(state.get("max_steps"))
-        return Opened(merged(self._rows(log, reading)), total=total or None)
+        return Opened(clocked(merged(self._rows(log, reading)), self.id, reading), total=total or None)
 
     def _rows(self, log: Sequence[Any], reading: Reading) -> Iterator[Row]:
         pace = _seconds_per_step(log)

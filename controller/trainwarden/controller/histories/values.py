@@ -18,6 +18,10 @@ __all__ = ["flat", "merged", "moment", "number", "parse_json", "row", "seconds_o
 _NAMED = {"nan": "NaN", "inf": "Infinity", "infinity": "Infinity", "+inf": "Infinity", "-inf": "-Infinity"}
 _NAMED |= {"+infinity": "Infinity", "-infinity": "-Infinity", "-nan": "NaN"}
 _HUGE = 1.79e308  # MLflow's stand-in for infinity is the largest double
+_NAN = re.compile(r"[+-]?nan\(\w*\)", re.IGNORECASE)  # C: nan(0x8000000000000), and -nan(ind) on Windows
+_OLD_WINDOWS = re.compile(r"([+-]?)1\.#(?:(INF)|IND|[QS]NAN)0*", re.IGNORECASE)  # its C runtime before 2015
+_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?|1\.#[A-Z]+0*)', re.IGNORECASE)
+_MOST_DIGITS = 400  # of a whole number in JSON; more of them are beyond every double
 _WRAPPED = re.compile(r"(?:np\.)?(?:float|int|tensor)\d*\(([^(),]+)(?:,.*)?\)")
 _APART = 1.0  # seconds between two rows of one step that are two rows
 _SHORT = 60
@@ -33,6 +37,10 @@ def number(value: Any) -> float | str | None:
         named = _NAMED.get(text.lower())
         if named is not None:
             return named
+        if text.endswith(")") and _NAN.fullmatch(text):
+            return "NaN"
+        if "#" in text and (windows := _OLD_WINDOWS.fullmatch(text)) is not None:
+            return "NaN" if windows[2] is None else "-Infinity" if windows[1] == "-" else "Infinity"
         wrapped = _WRAPPED.fullmatch(text)
         if wrapped is not None:
             return number(wrapped[1])
@@ -118,27 +126,98 @@ def _agree(a: Row, b: Row, name: str) -> bool:
 def flat(values: Mapping[str, Any], *, open_: Iterable[str] = ()) -> dict[str, Any]:
     """A tree of values with the path as name, `a/b`; the names in `open_` leave no trace in it."""
     found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            prefix = "" if name in open_ else f"{name}/"
-            found.update((f"{prefix}{key}", item) for key, item in flat(value).items())
+    levels = [("", iter(values.items()))]  # no recursion, since files may be nested deeply
+    while levels:
+        prefix, items = levels[-1]
+        for name, value in items:
+            if isinstance(value, Mapping):
+                opens = len(levels) == 1 and name in open_
+                levels.append(("" if opens else f"{prefix}{name}/", iter(value.items())))
+                break
+            found[f"{prefix}{name}"] = value
         else:
-            found[name] = value
+            levels.pop()
     return found
 
 
 def parse_json(data: bytes | str) -> Any:
-    """JSON, also with the NaN and Infinity that JSON does not have and Python writes.
+    """JSON, also with NaN and Infinity, which JSON does not have, as Python and C write them.
 
     Raises:
-        ValueError: It is not JSON; the text says what is wrong and at which character.
+        ValueError: It is not JSON, or has a key twice in one object; the text says what is wrong and where.
     """
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(data)
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(str(error)) from error
+        try:
+            value = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return _parse_slowly(data)
+        if _may_repeat_keys(data, value):
+            _parse_slowly(data)
+    except RecursionError as error:
+        raise ValueError("not JSON that can be read (nested too deeply)") from error
+    return value
+
+
+class _RepeatedKeyError(ValueError):
+    """A key stands twice in one object."""
+
+
+def _parse_slowly(data: bytes | str) -> Any:
+    try:
+        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+        try:
+            return _loads(text)
+        except json.JSONDecodeError:
+            mended = _BARE.sub(_as_json, text)
+            if mended == text:
+                raise
+            try:
+                return _loads(mended)
+            except json.JSONDecodeError:
+                pass
+            raise
+    except _RepeatedKeyError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from error
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    named = None if found[0].startswith('"') else number(found[0])
+    return named if isinstance(named, str) else found[0]
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) < _MOST_DIGITS else float(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _RepeatedKeyError(f"the key {short(key)} twice in one object")
+            seen.add(key)
+    return found
+
+
+def _may_repeat_keys(data: bytes | str, value: Any) -> bool:
+    """Whether there are more or less of what ends a key than keys were found. A text may have it too, so it may not."""
+    return (data.count(b'":') if isinstance(data, bytes) else data.count('":')) != _keys(value)
+
+
+def _keys(value: Any) -> int:
+    """The keys of an object and of those in it, also in lists of objects."""
+    if isinstance(value, dict):
+        return len(value) + sum(_keys(item) for item in value.values() if isinstance(item, dict | list))
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return sum(map(_keys, value))
+    return 0
 
 
 def seconds_of(value: Any) -> float | None:
@@ -150,7 +229,7 @@ def seconds_of(value: Any) -> float | None:
                 return found / unit
         return found / 1e9
     if isinstance(value, str) and len(value) >= 10:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(value.strip().removesuffix(" UTC"))
             return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     return None
@@ -165,5 +244,8 @@ def moment(seconds: float | None) -> datetime | None:
 
 def short(text: object) -> str:
     """What was found, quoted and cut, for an error."""
-    shown = repr(text)
+    try:
+        shown = repr(text)
+    except (RecursionError, ValueError):  # a whole number of too many digits
+        shown = f"a {type(text).__name__} that is too large to be shown"
     return shown if len(shown) <= _SHORT else shown[:_SHORT] + "…"
