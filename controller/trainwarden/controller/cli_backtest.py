@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
-from trainwarden.controller.cli_values import Finite
+from trainwarden.controller.cli_values import ChangesError, Finite, changed_preset
 from trainwarden.controller.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def _fail(*lines: str) -> NoReturn:
     "--policy", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Policies to judge by."
 )
 @click.option("--preset", "presets", multiple=True, metavar="NAME", help="Built-in policies to judge by.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="PARAMETER=CEL", help="As in --set metric=eval/wer; of presets."
+)
 @click.option("--gpus", type=click.IntRange(min=0), default=1, show_default=True, help="GPUs of each run.")
 @click.option("--price-per-hour", type=Finite(min=0), help="Money for an hour of one run.")
 @click.option("--price-per-gpu-hour", type=Finite(min=0), help="Money for an hour of one GPU.")
@@ -69,6 +72,7 @@ def _fail(*lines: str) -> NoReturn:
 def policy_backtest(
     files: tuple[Path, ...],
     presets: tuple[str, ...],
+    changes: tuple[str, ...],
     gpus: int,
     price_per_hour: float | None,
     price_per_gpu_hour: float | None,
@@ -106,7 +110,7 @@ def policy_backtest(
 
     if price_per_hour is not None and price_per_gpu_hour is not None:
         _fail("--price-per-hour and --price-per-gpu-hour; give one of them")
-    policies = _policies(files, presets, by_labels=bool(labels))
+    policies = _policies(files, presets, changes, by_labels=bool(labels))
     setting = Setting(
         gpus=gpus,
         price_per_hour=price_per_hour,
@@ -204,34 +208,42 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _policies(files: tuple[Path, ...], presets: tuple[str, ...], *, by_labels: bool) -> list[Policy]:
+def _policies(
+    files: tuple[Path, ...], presets: tuple[str, ...], changes: tuple[str, ...], *, by_labels: bool
+) -> list[Policy]:
     from trainwarden.controller.backtesting.judges import RepeatedNameError, as_judges
     from trainwarden.controller.policy_files import check_files
 
     if not files and not presets:
         _fail("no policy; give at least one with --policy FILE or --preset NAME")
+    if changes and not presets:
+        _fail("--set changes parameters of a preset; give one with --preset NAME")
     checked = check_files(files)
     if checked.problems:
         for problem in checked.problems:
             click.echo(str(problem), err=True)
         sys.exit(ExitCode.WRONG_INPUT)
     try:
-        return as_judges([*checked.policies, *_presets(presets)], by_labels=by_labels)
+        return as_judges([*checked.policies, *_presets(presets, changes)], by_labels=by_labels)
     except RepeatedNameError as error:
         _fail(str(error))
 
 
-def _presets(names: tuple[str, ...]) -> list[Policy]:
+def _presets(names: tuple[str, ...], changes: tuple[str, ...]) -> list[Policy]:
     from trainwarden.policies.loading import load_policies
-    from trainwarden.policies.presets import PresetError, preset
+    from trainwarden.policies.presets import PresetError
 
     found: list[Policy] = []
     for name in names:
         try:
-            text = preset(name)
+            changed = changed_preset(name, changes)
         except PresetError as error:
             _fail(f"--preset: {error}")
-        found += load_policies(text, source=f"preset {name}").policies
+        except ChangesError as error:
+            _fail(*str(error).splitlines())
+        for note in changed.notes:
+            click.echo(f"trainwarden: {note}", err=True)
+        found += load_policies(changed.text, source=f"preset {name}").policies
     return found
 
 
