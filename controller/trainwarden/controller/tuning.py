@@ -17,12 +17,13 @@ from rich.table import Table
 
 from trainwarden.policies.backtest.outcome import Replay
 from trainwarden.policies.tuning.choosing import Validation, best_of, cross_validate
-from trainwarden.policies.tuning.scoring import Score, effect_of, score
+from trainwarden.policies.tuning.scoring import Score, effect_of, runs_needed, score
 
-__all__ = ["LabelError", "Tuning", "as_json", "as_text", "read_labels"]
+__all__ = ["Conditional", "LabelError", "Tuning", "as_json", "as_text", "head", "read_labels"]
 
 _HEAD = ["run", "usefulUntilStep"]
 _WIDTH = 120
+_FEW_GROUPS = 5  # fewer than these tell little of how runs differ
 
 
 class LabelError(ValueError):
@@ -60,6 +61,26 @@ def read_labels(path: Path) -> dict[str, int | None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditional:
+    """A parameter that depends on a condition, and which of its branches was varied."""
+
+    parameter: str
+    where: str  # CEL of the branch's condition; empty: all branches have become one value
+    runs: int  # to which the branch applied at their end
+    of: int  # runs
+    was: str  # CEL of the parameter as it was
+
+    def __str__(self) -> str:
+        if not self.where:
+            return (
+                f"{self.parameter} is the same value wherever it was {self.was}, "
+                "since the names of metrics do not tell which branch applies"
+            )
+        kept = f"; elsewhere it stays as in {self.was}"
+        return f"{self.parameter} is varied where {self.where}, as in {self.runs:,} of {self.of:,} runs{kept}"
+
+
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """All that a tuning found."""
 
@@ -69,6 +90,8 @@ class Tuning:
     validation: Validation | None  # None with a single group
     most_wrong: float
     confidence: float
+    groups: Sequence[str]  # their names, each once
+    conditionals: Sequence[Conditional]
 
     @classmethod
     def of(
@@ -82,6 +105,7 @@ class Tuning:
         most_wrong: float,
         confidence: float,
         folds: int,
+        conditionals: Sequence[Conditional] = (),
     ) -> Self:
         """Sum up replays, each with an outcome for each candidate and in the order of `groups`."""
         effects = [
@@ -93,11 +117,12 @@ class Tuning:
         ]
         scores = [score(each, gpus=gpus, confidence=confidence) for each in effects]
         validation = cross_validate(effects, folds=folds, most_wrong=most_wrong, gpus=gpus, confidence=confidence)
-        return cls(tried, scores, best_of(scores, most_wrong), validation, most_wrong, confidence)
+        chosen, names = best_of(scores, most_wrong), tuple(dict.fromkeys(groups))
+        return cls(tried, scores, chosen, validation, most_wrong, confidence, names, conditionals)
 
 
 def as_json(tuning: Tuning) -> bytes:
-    """`candidates`, `chosen` and `crossValidation`; keys in camelCase, told in docs/tune.md."""
+    """`candidates`, `conditional`, `chosen` and `crossValidation`; keys in camelCase, told in docs/tune.md."""
     validation = tuning.validation
     body = {
         "mostWrong": tuning.most_wrong,
@@ -105,6 +130,10 @@ def as_json(tuning: Tuning) -> bytes:
         "candidates": [
             {"parameters": dict(values), **_camel(each)}
             for values, each in zip(tuning.tried, tuning.scores, strict=True)
+        ],
+        "conditional": [
+            {"parameter": each.parameter, "where": each.where or None, "runs": each.runs}
+            for each in tuning.conditionals
         ],
         "chosen": tuning.chosen,
         "crossValidation": validation
@@ -161,28 +190,83 @@ def _between(share: float | None, low: float | None, high: float | None) -> str:
 
 
 def _told(tuning: Tuning) -> list[str]:
-    first, limit = tuning.scores[0], f"{100 * tuning.most_wrong:.4g} %"
-    counted = f"{first.runs:,} runs in {first.groups:,} groups"
-    lines = [f"{counted}; intervals of {100 * tuning.confidence:.4g} %: Wilson, and bootstrap of groups"]
+    first, limit = tuning.scores[0], _percent(tuning.most_wrong)
+    alone = first.groups == first.runs
+    counted = f"{first.runs:,} runs" + ("" if alone else f" in {first.groups:,} groups, such as {tuning.groups[0]}")
+    lines = [f"{counted}; intervals of {_percent(tuning.confidence)}: Wilson, and bootstrap of groups"]
+    lines += map(str, tuning.conditionals)
+    if 1 < first.groups < _FEW_GROUPS or (alone and first.runs > 1):
+        found = "each run counts as a group" if alone else f"{first.groups} groups tell little of other runs"
+        lines.append(f"{found}; --group REGEX says what of an id names its group")
     unjudged = max(each.unjudged for each in tuning.scores)
     if unjudged:
         lines.append(f"up to {unjudged:,} stops of a candidate can't be judged, and count as right")
     if tuning.chosen is None:
-        lines.append(f"none chosen: none saves time with an upper bound of wrong stops within {limit}")
+        lines.append(f"none chosen: {_why_none(tuning)}")
     else:
-        values = ", ".join(f"{name}={value}" for name, value in tuning.tried[tuning.chosen].items())
+        values = _values(tuning.tried[tuning.chosen])
         lines.append(f"chosen: {values}: saves most with an upper bound of wrong stops within {limit}")
+    return [*lines, _validated(tuning)]
+
+
+def _why_none(tuning: Tuning) -> str:
+    """Why no candidate could be chosen, and what would help."""
+    scores, limit = tuning.scores, _percent(tuning.most_wrong)
+    runs, needed = scores[0].runs, runs_needed(tuning.most_wrong, tuning.confidence)
+    if not any(each.stops for each in scores):
+        return "no candidate stops a run"
+    if not any(each.saved for each in scores):
+        return "no candidate saves time"
+    none = f"none saves time with an upper bound of wrong stops within {limit}"
+    if needed is None:
+        return f"{none}, which no number of runs can bear out"
+    if runs < needed:
+        return f"{none}, which takes {needed:,} runs without a wrong stop, and {runs:,} are there"
+    least = min(each.wrong_high for each in scores if each.saved)
+    return f"{none}; the least is {least:.1%}"
+
+
+def _validated(tuning: Tuning) -> str:
+    """What choosing is worth on runs that it has not seen."""
     validation = tuning.validation
     if validation is None:
-        lines.append("not cross-validated: all runs are one group; --group says what parts them")
-        return lines
-    found = validation.score
-    lines.append(
-        f"chosen on the rest and measured on each of {validation.folds} parts: "
-        f"wrong {_between(found.wrong / found.runs, found.wrong_low, found.wrong_high)}, "
-        f"saved {_between(found.saved, found.saved_low, found.saved_high) or 'nothing'}"
-    )
+        return "not cross-validated: all runs are one group; --group REGEX says what of an id parts them"
     without = sum(each is None for each in validation.chosen)
+    if without == validation.folds:
+        return f"not cross-validated: without any one of {without} parts, nothing could be chosen on the rest"
+    parts = f"each of {validation.folds} parts"
     if without:
-        lines.append(f"in {without} of these parts nothing could be chosen, and nothing was stopped")
-    return lines
+        parts = f"{validation.folds - without} of {validation.folds} parts, as nothing could be chosen for the others"
+    return f"chosen on the rest and measured on {parts}: {_shares(validation.score)}"
+
+
+def _shares(score_: Score) -> str:
+    return (
+        f"wrong {_between(score_.wrong / score_.runs, score_.wrong_low, score_.wrong_high)}, "
+        f"saved {_between(score_.saved, score_.saved_low, score_.saved_high) or 'nothing'}"
+    )
+
+
+def _values(tried: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in tried.items())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g} %"
+
+
+def head(tuning: Tuning, source: str) -> list[str]:
+    """What stands at the head of the policy that was chosen: what it is, and what it was found to do.
+
+    Args:
+        tuning: With a choice.
+        source: What was tuned, such as `preset balanced`.
+    """
+    assert tuning.chosen is not None  # noqa: S101 - told above
+    best = tuning.scores[tuning.chosen]
+    return [
+        f"{source} with {_values(tuning.tried[tuning.chosen])}",
+        f"{best.runs:,} runs in {best.groups:,} groups: {_shares(best)}",
+        _validated(tuning),
+        *map(str, tuning.conditionals),
+    ]

@@ -3,7 +3,7 @@
 import pytest
 
 from trainwarden.policies.tuning.choosing import best_of, cross_validate, folds_of, groups_of
-from trainwarden.policies.tuning.scoring import Effect, score, wilson
+from trainwarden.policies.tuning.scoring import Effect, runs_needed, score, wilson
 
 
 def effects(wrong_in: set[int], saved: float, groups: int = 10, each: int = 50) -> list[Effect]:
@@ -46,10 +46,26 @@ def test_the_greatest_saving_that_fits_is_chosen() -> None:
     assert best_of(scores[:1], 0.5) == 0
 
 
-def test_groups_come_from_the_ids() -> None:
-    assert groups_of(["a/1", "a/2", "b/1"]) == ["a", "a", "b"]
-    assert groups_of(["a/1", "a/2"]) == ["a/1", "a/2"]
-    assert groups_of(["x", "y"]) == ["x", "y"]
+LOGS = "boards/v05/logs/tuning"
+
+
+@pytest.mark.parametrize(
+    ("ids", "groups"),
+    [
+        (["a/1", "a/2", "b/1"], ["a", "a", "b"]),
+        (["a/1", "a/2"], ["a/1", "a/2"]),
+        (["x", "y"], ["x", "y"]),
+        (["/runs/a/1.csv", "/runs/a/2.csv", "/runs/b/1.csv"], ["/runs/a", "/runs/a", "/runs/b"]),
+        (["r/alone", "r/b/1", "r/b/2"], ["r/alone", "r/b", "r/b"]),
+        (
+            [f"{LOGS}/{name}/study/{run}" for name in ("adam", "sgd") for run in range(9)] + ["records/1"],
+            [f"{LOGS}/{name}" for name in ("adam", "sgd") for _ in range(9)] + ["records"],
+        ),
+    ],
+    ids=["folders", "one folder", "no folder", "paths", "beside folders", "deep, and few elsewhere"],
+)
+def test_groups_are_the_folders_behind_what_nearly_all_ids_have_in_common(ids: list[str], groups: list[str]) -> None:
+    assert groups_of(ids) == groups
 
 
 def test_groups_stay_whole_in_folds() -> None:
@@ -64,3 +80,17 @@ def test_a_choice_is_measured_on_runs_that_it_has_not_seen() -> None:
     assert (found.score.runs, found.score.wrong) == (500, 0)
     assert found.score.saved == pytest.approx(0.2)
     assert cross_validate([effects(set(), 1, groups=1)], folds=5, most_wrong=1, gpus=1, confidence=0.95) is None
+
+
+def test_parts_for_which_nothing_could_be_chosen_count_as_nothing() -> None:
+    few = cross_validate([effects(set(), 20, each=1)], folds=5, most_wrong=0.01, gpus=1, confidence=0.95)
+    assert few is not None
+    assert few.chosen == (None,) * 5
+    assert (few.score.runs, few.score.saved) == (0, None)
+
+
+def test_runs_without_a_wrong_stop_that_a_goal_takes() -> None:
+    needed = runs_needed(0.01, 0.95)
+    assert needed == 381
+    assert wilson(0, needed, 0.95)[1] <= 0.01 < wilson(0, needed - 1, 0.95)[1]
+    assert runs_needed(0, 0.95) is None

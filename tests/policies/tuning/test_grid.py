@@ -2,7 +2,15 @@
 
 import pytest
 
-from trainwarden.policies.tuning.grid import GridError, combinations, parse_variation, with_parameters
+from trainwarden.policies.tuning.grid import (
+    GridError,
+    combinations,
+    parse_variation,
+    tuned_name,
+    with_head,
+    with_name,
+    with_parameters,
+)
 
 
 def test_commas_in_brackets_and_quotes_part_nothing() -> None:
@@ -34,3 +42,26 @@ def test_an_alias_is_refused() -> None:
     text = "spec:\n  variables:\n  - {name: a, expression: &one '1'}\n  - {name: b, expression: *one}\n"
     with pytest.raises(GridError, match="alias"):
         with_parameters(text, {"a": "2", "b": "3"})
+
+
+def test_a_tuned_policy_has_a_name_of_its_own_each_time() -> None:
+    assert [tuned_name(name) for name in ("ours", "ours-tuned", "ours-tuned-2")] == [
+        "ours-tuned",
+        "ours-tuned-2",
+        "ours-tuned-3",
+    ]
+    assert len(tuned_name("a" * 253)) <= 253
+
+
+@pytest.mark.parametrize("written", ["ours", "'ours'", "|-\n    ours"])
+def test_only_the_name_changes(written: str) -> None:
+    text = f"kind: TrainingPolicy\nmetadata:\n  name: {written}\n  namespace: ours\n"
+    assert with_name(text, "new") == "kind: TrainingPolicy\nmetadata:\n  name: new\n  namespace: ours\n"
+
+
+def test_the_head_of_an_earlier_tuning_gives_way() -> None:
+    text = "# tuned: before\n# Ours.\n# Parameters: a.\nkind: x # here\n"
+    assert with_head(text, ["now,\n in lines"], others=True) == (
+        "# tuned: now, in lines\n# Ours.\n# Parameters: a.\nkind: x # here\n"
+    )
+    assert with_head(text, ["now"], others=False) == "# tuned: now\n# Parameters: a.\nkind: x # here\n"

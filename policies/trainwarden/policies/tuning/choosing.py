@@ -10,14 +10,16 @@ from trainwarden.policies.tuning.scoring import Effect, Score, score
 
 __all__ = ["Validation", "best_of", "cross_validate", "folds_of", "groups_of"]
 
+_NEARLY_ALL = 0.9  # of all runs: a folder that holds so many parts nothing
+
 
 @dataclass(frozen=True, slots=True)
 class Validation:
     """The choosing, over runs held out from it."""
 
     folds: int
-    chosen: tuple[int | None, ...]  # candidate of each fold; None: none was good enough, and no run was stopped
-    score: Score  # of what each fold chose, on its held-out runs
+    chosen: tuple[int | None, ...]  # candidate of each fold; None: none was good enough
+    score: Score  # of what each fold chose, on its held-out runs; those of a fold without a choice are left out
 
 
 def best_of(scores: Sequence[Score], most_wrong: float) -> int | None:
@@ -34,11 +36,22 @@ def best_of(scores: Sequence[Score], most_wrong: float) -> int | None:
 
 
 def groups_of(ids: Sequence[str]) -> list[str]:
-    """The group of each run: its id up to the first `/`; where that parts nothing, each run is its own."""
-    first = [id_.partition("/")[0] for id_ in ids]
-    if len(set(first)) > 1 and any("/" in id_ for id_ in ids):
-        return first
-    return list(ids)
+    """The group of each run: the first folder of its id behind those which nearly all ids have in common.
+
+    A run that lies in no folder of its own there is a group by itself.
+    """
+    parts = [id_.split("/") for id_ in ids]
+    depth = [0] * len(ids)  # folders that are passed over
+    inside = list(range(len(ids)))
+    while True:
+        folders = Counter(parts[run][depth[run]] for run in inside if len(parts[run]) > depth[run] + 1)
+        (folder, most) = folders.most_common(1)[0] if folders else ("", 0)
+        if most < max(_NEARLY_ALL * len(ids), 2):
+            break
+        inside = [run for run in inside if parts[run][depth[run]] == folder and len(parts[run]) > depth[run] + 1]
+        for run in inside:
+            depth[run] += 1
+    return ["/".join(each[: at + 1]) for each, at in zip(parts, depth, strict=True)]
 
 
 def folds_of(groups: Sequence[str], folds: int) -> list[int]:
@@ -77,8 +90,6 @@ def cross_validate(
         kept = [[each for each, where in zip(one, at, strict=True) if where != fold] for one in effects]
         best = best_of([score(each, gpus=gpus, confidence=confidence) for each in kept], most_wrong)
         chosen.append(best)
-        for run, where in enumerate(at):
-            if where == fold:
-                seen = effects[best or 0][run]
-                held_out.append(seen if best is not None else Effect(seen.group, idle=seen.idle))
+        if best is not None:
+            held_out += [each for each, where in zip(effects[best], at, strict=True) if where == fold]
     return Validation(folds, tuple(chosen), score(held_out, gpus=gpus, confidence=confidence))

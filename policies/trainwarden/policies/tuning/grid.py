@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 import yaml
 
-__all__ = ["MOST_CANDIDATES", "GridError", "combinations", "parse_variation", "with_parameters"]
+__all__ = [
+    "MOST_CANDIDATES",
+    "GridError",
+    "combinations",
+    "parse_variation",
+    "tuned_name",
+    "with_head",
+    "with_name",
+    "with_parameters",
+]
 
 MOST_CANDIDATES = 200
+_HEAD = "# tuned: "  # before each line that a tuning puts at the head of a policy
+_MOST_IN_A_NAME = 240
+_TUNED = re.compile(r"(?P<name>.+)-tuned(?:-(?P<number>[1-9]\d{0,8}))?")
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
 
@@ -100,6 +113,44 @@ def with_parameters(text: str, values: Mapping[str, str]) -> str:
     for start, end_at, put in sorted(spots, reverse=True):
         text = text[:start] + put + text[end_at:]
     return text
+
+
+def tuned_name(name: str) -> str:
+    """What a policy is called once it is tuned: `ours-tuned`, and `ours-tuned-2` when that is tuned again."""
+    found = _TUNED.fullmatch(name)
+    if found is not None:
+        return f"{found['name']}-tuned-{int(found['number'] or 1) + 1}"
+    return f"{name[:_MOST_IN_A_NAME].rstrip('-.')}-tuned"
+
+
+def with_name(text: str, name: str) -> str:
+    """The YAML of exactly one policy with another name.
+
+    Raises:
+        GridError: The name is not written in a place of its own.
+    """
+    for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
+        spot = _item(_item(document, "metadata"), "name")
+        if spot is not None:
+            start, end = spot.start_mark.index, spot.end_mark.index
+            after = "\n" if getattr(spot, "style", None) in ("|", ">") else ""
+            return text[:start] + name + after + text[end:]
+    raise GridError("the policy's name has no place of its own; write metadata.name in it")
+
+
+def with_head(text: str, lines: Sequence[str], *, others: bool) -> str:
+    """The YAML with comments at its head, in place of those of an earlier tuning.
+
+    Args:
+        text: Of a policy.
+        lines: What to say.
+        others: Keep the other comments there; else only those that name parameters are kept.
+    """
+    head, rest = [], text.splitlines(keepends=True)
+    while rest and rest[0].startswith("#"):
+        head.append(rest.pop(0))
+    kept = [each for each in head if not each.startswith(_HEAD) and (others or each.startswith("# Parameters:"))]
+    return "".join([*(f"{_HEAD}{' '.join(line.split())}\n" for line in lines), *kept, *rest])
 
 
 def _item(node: yaml.Node | None, key: str) -> yaml.Node | None:

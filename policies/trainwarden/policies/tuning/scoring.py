@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 from trainwarden.policies.backtest.outcome import PolicyOutcome, Replay
 
-__all__ = ["Effect", "Score", "effect_of", "score", "wilson"]
+__all__ = ["Effect", "Score", "effect_of", "runs_needed", "score", "wilson"]
 
 _DRAWS = 1000
 _SEED = 1
@@ -87,6 +87,12 @@ def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
     middle = (share + z * z / (2 * of)) / (1 + z * z / of)
     half = z / (1 + z * z / of) * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
     return (0.0 if share == 0 else max(middle - half, 0.0)), (1.0 if share == 1 else min(middle + half, 1.0))
+
+
+def runs_needed(most_wrong: float, confidence: float) -> int | None:
+    """How many runs without a wrong stop bring the upper bound down to a share; None when no number of them does."""
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    return math.ceil(z * z * (1 - most_wrong) / most_wrong) if most_wrong > 0 else None
 
 
 def score(effects: Sequence[Effect], *, gpus: int, confidence: float) -> Score:
