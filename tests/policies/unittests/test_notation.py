@@ -134,6 +134,17 @@ def test_any_other_row_is_refused_with_a_remedy(text: str) -> None:
         ("1 2)", "a ) without its ("),
         ("()x2", "an empty group"),
         ("(1)xx", "x5 is five times"),
+        ("3 +0.5x20", "3+0.5x20 is a ramp, =+0.5x20 goes on from the newest number, 0.5x20 a number by itself"),
+        ("3 -0.5x20", "'-0.5x20' behind a space; 3-0.5x20 is a ramp, 3x1 -0.5x20 are two parts"),
+        ("1x3 (5 -1x*)", "5-1x* is a ramp, 5x1 -1x* are two parts"),
+        ("3x2 = -1x5", "=-1x5 is a ramp, =x1 -1x5 are two parts"),
+        ("1x3 +1x5", "'+1x5' behind a space; =+1x5 goes on from the newest number, 1x5 a number by itself"),
+        ("3 ..1x20", "write 3..1x20 without the space"),
+        ("8 *0.5x4", "write 8*0.5x4 without the space"),
+        ("3-0.5 x20", "write 3-0.5x20 without the space"),
+        ("(1 2) x20", "write (…)x20 without the space"),
+        ("3 - 0.5x20", "'-' and a space; write all of an item without spaces"),
+        ("3- 0.5x20", "'3-' and a space; write all of an item without spaces"),
         ("2~-1", "not negative"),
         ("3>1/0x5", "half of the way"),
         (f"(1x{MOST_TICKS})x2", f"at most {MOST_TICKS}"),
@@ -170,6 +181,26 @@ def test_steps_that_can_not_be_are_refused_when_laid_out(text: str) -> None:
 
     with pytest.raises(NotationError):
         ticks(row, end=row.length)
+
+
+@pytest.mark.parametrize(
+    ("text", "gives"),
+    [
+        ("3 -0.5", "3 -0.5"),
+        ("0 -1 -2", "0 -1 -2"),
+        ("3x1 -0.5x2", "3 -0.5 -0.5"),
+        ("-1 -2x2", "-1 -2 -2"),
+        ("+1x2", "1 1"),
+        ("_ -1x2", "_ -1 -1"),
+    ],
+)
+def test_numbers_below_zero_stand_by_themselves(text: str, gives: str) -> None:
+    assert spoken(text) == gives
+
+
+def test_steps_that_go_on_are_not_parted_from_what_they_go_on_from() -> None:
+    with pytest.raises(NotationError, match=re.escape("=+1x60 goes on from the newest number")):
+        read_life("5 silentx2 +1x60")
 
 
 def test_a_run_is_silent_behind_its_row() -> None:

@@ -56,7 +56,9 @@ def test_a_wrong_test_is_told(test: str, says: str) -> None:
         ("{at: 1m}", "nothing that is expected; write for instance verdict: Firing"),
         ("{at: 1m, from: 0s, when: true}", "at together with from or to"),
         ("{from: 2m, to: 1m, fires: 0}", "a stretch whose end lies before its begin"),
-        ("{message: x}", "message without at; it is looked at in a moment"),
+        ("{message: x}", "message without at; write at: 10m, say, the moment in which to look"),
+        ("{selected: true}", "expect[0]: selected without at; write at: 10m, say"),
+        ("{to: 5m, actions: [], values: {a: 1}}", "values and actions without at; write at: 10m, say"),
         ("{at: 1m, when: true, reason: x}", "reason together with when: true; only what is unknown has a reason"),
         ("{at: 1m, actions: [Suspend]}", "'Suspend'; write action, state and perhaps reason"),
         ("{at: 1m, actions: [Suspended Done]}", "'Suspended' in 'Suspended Done'; did you mean Suspend?"),
@@ -105,7 +107,55 @@ def test_a_rule_that_is_not_named_must_be_the_only_one() -> None:
 def test_rows_are_taken_as_they_are_written() -> None:
     text = f"{HEAD}  series: {{loss: 0x10 3x2, acc: 0x5}}\n  expect: [{{at: 9m, when: false}}, {{at: 10m, when: true}}]"
 
-    assert outcomes(text)[0].passed
+    assert outcomes(text, rule("when: metrics.loss > 2.0 || metrics.acc < -1.0"))[0].passed
+
+
+CHOSEN = [{"name": "metric", "expression": '(["eval/loss"].filter(m, m in metrics) + ["loss"])[0]'}]
+
+
+@pytest.mark.parametrize(
+    ("when", "name"),
+    [
+        ("metrics.loss > 2.0", "loss"),
+        ('nonFinite("loss") || metrics["eval/loss"] > 2.0', "eval/loss"),
+        ('"loss" in metrics', "loss"),
+        ("plateau(variables.metric, 100)", "eval/loss"),
+        ("plateau(variables.metric, 100)", "loss"),
+        ('["loss", "acc"].exists(m, nonFinite(m))', "acc"),
+        ('maskedLoss("loss")', "grad_norm"),
+        ('plateau("loss", 100)', "train/learning_rate"),
+        ('plateau("loss", 100)', "lr-AdamW"),
+        ('progress.sinceBest > duration("1h")', "eval_loss"),
+        ("metrics.exists(m, nonFinite(m))", "anything"),
+        ('nonFinite("eval/" + job.labels["metric"])', "anything"),
+        ('nonFinite(job.labels["metric"])', "anything"),
+        ("job.gpus > 3", "anything"),
+    ],
+)
+def test_metrics_that_a_policy_may_read_are_taken(when: str, name: str) -> None:
+    text = f"{HEAD}  series: {{'{name}': 1x5}}\n  expect: [{{fires: 0}}]"
+
+    assert problems(text, rule(f"when: '{when}'", variables=CHOSEN if "variables." in when else [])) == []
+
+
+@pytest.mark.parametrize(
+    ("when", "name", "says"),
+    [
+        ("metrics.loss > 2.0", "los", "did you mean loss?"),
+        ('nonFinite("train/loss")', "train_loss", "did you mean train/loss?"),
+        ("plateau(variables.metric, 100)", "val/loss", "did you mean eval/loss?"),
+        ('plateau(true ? "loss" : "loss", 100)', "los", "did you mean loss?"),
+        ("metrics.loss > 2.0 || metrics.kl > 1.0", "accuracy", "leave it out, or write one of kl, loss"),
+    ],
+)
+def test_a_metric_that_no_policy_reads_is_told(when: str, name: str, says: str) -> None:
+    text = f"{HEAD}  series: {{'{name}': 1x5}}\n  expect: [{{fires: 0}}]"
+
+    (problem,) = problems(text, rule(f"when: '{when}'", variables=CHOSEN if "variables." in when else []))
+    assert (
+        str(problem)
+        == f"t.yaml:4:{12 + len(name) + 4}: tests[0].series.{name}: a metric that no policy here reads; {says}"
+    )
 
 
 def test_fields_of_the_file_hold_unless_a_test_says_otherwise() -> None:

@@ -159,25 +159,25 @@ class Expectation(SpecModel):
     rule: str | None = None
     """Name of the rule; only needed when there are several."""
     at: Duration | None = None
-    """The moment, since the start of the test."""
+    """The moment, since the start of the test; without it a stretch is looked at."""
     from_: Annotated[Duration | None, Field(alias="from")] = None
     """Begin of the stretch; without it the start of the test."""
     to: Duration | None = None
     """End of the stretch, with it; without it the end of the test."""
     selected: bool | None = None
-    """Whether the policy is for the run: selector and match."""
+    """Whether the policy is for the run: selector and match. Needs `at`."""
     when: Condition | None = None
     """What the condition gives: true, false or unknown; over a stretch: at every look in it."""
     reason: str | None = None
-    """Why the condition is unknown, or the policy not for the run; `*` stands for anything."""
+    """Why the condition is unknown, or the policy not for the run; `*` stands for anything. Needs `at`."""
     verdict: Annotated[Verdict | None, Field(strict=False)] = None
     """Inactive (also once resolved), Pending, Firing, Resolved or Unknown; over a stretch: after every look in it."""
     values: dict[str, Any] | None = None
-    """Names and calls of the condition, as written, and their values; numbers within 0.1 %, texts with `*`."""
+    """Names and calls of the condition, and their values; numbers within 0.1 %, texts with `*`. Needs `at`."""
     message: str | None = None
-    """The sentence that the rule would say; `*` stands for anything."""
+    """The sentence that the rule would say; `*` stands for anything. Needs `at`."""
     actions: Annotated[tuple[ActionText, ...] | None, Field(strict=False)] = None
-    """All actions begun in the newest firing, in order of the ladder: `Suspend WouldAct`, or with its reason."""
+    """All actions begun in the newest firing, in order: `Suspend WouldAct`, or with its reason. Needs `at`."""
     told: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """All messages that people got about the rule so far, or in the stretch; `*` stands for anything."""
     fires: Annotated[int | None, Field(ge=0)] = None
@@ -194,7 +194,8 @@ class Expectation(SpecModel):
             raise ValueError("a stretch whose end lies before its begin; write from before to")
         only = self.model_fields_set & {"reason", "values", "message", "actions", "selected"}
         if self.at is None and only:
-            raise ValueError(f"{min(only)} without at; it is looked at in a moment")
+            named = [name for name in type(self).model_fields if name in only]
+            raise ValueError(f"{' and '.join(named)} without at; write at: 10m, say, the moment in which to look")
         if self.reason is not None and self.when not in (None, "unknown"):
             raise ValueError(f"reason together with when: {self.when}; only what is unknown has a reason")
         about = {"selected", "when", "reason", "verdict", "values", "message", "actions", "told", "fires", "resolves"}
@@ -233,7 +234,7 @@ class UnitTest(SpecModel):
     epoch: NumberRow | None = None
     """Epochs done, as the training reports them."""
     series: dict[Annotated[str, Field(min_length=1, max_length=256)], NumberRow] = Field(default_factory=dict)
-    """The metrics, by name."""
+    """The metrics, by name; such as the policies read."""
     expect: Annotated[tuple[Expectation, ...], Field(strict=False, min_length=1)]
     """What is expected."""
 

@@ -10,11 +10,13 @@ from trainwarden.policies.documents import Document, Path, Place, close, read_do
 from trainwarden.policies.problems import Problem
 from trainwarden.policies.unittests.comparing import Watch
 from trainwarden.policies.unittests.models import Expectation, PolicyTests, UnitTest
+from trainwarden.policies.unittests.names import is_beside, metrics_read
 from trainwarden.policies.unittests.plan import Plan, PlanError, plan
 
 __all__ = ["PolicyTestFile", "Ready", "make_ready", "read_tests"]
 
 _PAGE = "docs/policy-tests.md"
+_MOST_NAMED = 12  # metrics that are read, in a remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,13 @@ def make_ready(file: PolicyTestFile, policies: Sequence[CompiledPolicy]) -> tupl
     ready: list[Ready] = []
     problems: list[Problem] = []
     document = file.document
+    known = metrics_read(policies)
     for index, test in enumerate(file.tests.tests):
         path: Path = ("tests", index)
+        for name in test.series:
+            if known is not None and name not in known and not is_beside(name):
+                at_name: Path = (*path, "series", name)
+                problems.append(document.problem(at_name, "a metric that no policy here reads", _near(name, known)))
         try:
             laid_out = plan(file.tests, test)
         except PlanError as error:
@@ -85,6 +92,13 @@ def make_ready(file: PolicyTestFile, policies: Sequence[CompiledPolicy]) -> tupl
             places.append({"": document.places[at], **keys})
         ready.append(Ready(test, document.places[path], laid_out, policies, tuple(watches), tuple(places)))
     return ready, problems
+
+
+def _near(name: str, known: frozenset[str]) -> str:
+    """What would be right instead of a metric that no rule reads."""
+    read = sorted(known)
+    more = f" and {len(read) - _MOST_NAMED} more" if len(read) > _MOST_NAMED else ""
+    return close(name, read) or f"leave it out, or write one of {', '.join(read[:_MOST_NAMED])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

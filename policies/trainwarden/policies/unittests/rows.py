@@ -15,6 +15,10 @@ MOST_TICKS = 500_000
 _DEEPEST = 8
 _TOKEN = re.compile(r"\s+|(?P<open>\()|(?P<close>\))(?P<group>x[^\s()]*)?|(?P<item>[^\s()]+)")
 _COUNTED = re.compile(r"(?P<body>.+?)(?:x(?P<count>[0-9]+|\*))?\Z")
+_SIGNED = re.compile(r"[+-][0-9.]\S*")  # an item that begins with a sign, as the rest of a ramp does
+_LONE = re.compile(r"=|\+?[0-9.]+(?:[eE][+-]?[0-9]+)?")  # an item that is a number alone, and not below 0
+_CUT = re.compile(r"\S*(?:\.\.|[-+>~@/]|(?<!x)\*)")  # an item whose rest is missing
+_REST = re.compile(r"(?:\.\.|[*>~@/])\S+|x(?:[0-9]+|\*)")  # what can only stand behind a number
 _MOST_DIGITS = 9  # of a count
 _TO_THE_END = -1
 
@@ -72,6 +76,7 @@ def read_row(text: str, read: Callable[[str], tuple[Body, bool]]) -> Row[Body]:
         NotationError: What was found, and what would be right.
     """
     stack: list[list[_Item[Body] | _Group[Body]]] = [[]]
+    before = ""  # the item, or the end of the group, that stands right before
     for token in _TOKEN.finditer(text):
         if token["open"]:
             stack.append([])
@@ -88,7 +93,10 @@ def read_row(text: str, read: Callable[[str], tuple[Body, bool]]) -> Row[Body]:
                 raise NotationError("a group in which no time passes", "put something in it that takes time")
             stack[-1].append(_Group(nodes, count))
         elif token["item"]:
+            _check_apart(before, token["item"])
             stack[-1].append(_item(token["item"], read))
+        if not token[0].isspace():
+            before = token["item"] or token["close"] or ""
     if len(stack) > 1:
         raise NotationError("a ( without its )", "write (1 2 3)x5")
     nodes = tuple(stack[0])
@@ -101,6 +109,30 @@ def read_row(text: str, read: Callable[[str], tuple[Body, bool]]) -> Row[Body]:
             f"{length} values", f"at most {MOST_TICKS} are right; report less often with a larger every"
         )
     return Row(text, nodes, length, nodes[-1].count == _TO_THE_END)
+
+
+def _check_apart(before: str, text: str) -> None:
+    """See that an item is none that a space has parted from the number before it.
+
+    Raises:
+        NotationError: It may well be, as in `3 -0.5x20`; what is written otherwise for either meaning.
+    """
+    lone = _LONE.fullmatch(before) is not None
+    if _CUT.fullmatch(text):
+        raise NotationError(f"{text!r} and a space", "write all of an item without spaces, such as 3-0.1x20")
+    if before and _REST.fullmatch(text):
+        whole = f"(…){text}" if before == ")" else f"{before}{text}"
+        raise NotationError(f"{text!r} behind a space", f"write {whole} without the space")
+    if not before or not _SIGNED.fullmatch(text):
+        return
+    if text[0] == "+":
+        on = f"={text} goes on from the newest number" if before != "=" else ""
+        ramp = f"{before}{text} is a ramp" if lone else ""
+        either = ", ".join(each for each in (ramp, on, f"{text[1:]} a number by itself") if each)
+        raise NotationError(f"{text!r} behind a space", either)
+    if lone and "x" in text:
+        alone = f"{before}x1 {text}" if before != "=" else f"=x1 {text}"
+        raise NotationError(f"{text!r} behind a space", f"{before}{text} is a ramp, {alone} are two parts")
 
 
 def _item(text: str, read: Callable[[str], tuple[Body, bool]]) -> _Item[Body]:
