@@ -145,6 +145,7 @@ def test_metrics_that_a_policy_may_read_are_taken(when: str, name: str) -> None:
         ('nonFinite("train/loss")', "train_loss", "did you mean train/loss?"),
         ("plateau(variables.metric, 100)", "val/loss", "did you mean eval/loss?"),
         ('plateau(true ? "loss" : "loss", 100)', "los", "did you mean loss?"),
+        ('metrics.loss > 2.0 && job.age > duration("9h")', "accuracy", "leave it out, or write one of loss"),
         ("metrics.loss > 2.0 || metrics.kl > 1.0", "accuracy", "leave it out, or write one of kl, loss"),
     ],
 )

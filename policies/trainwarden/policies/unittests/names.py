@@ -61,6 +61,7 @@ def metrics_read(policies: Sequence[CompiledPolicy]) -> frozenset[str] | None:
             names = expression.names
             found.update(name.removeprefix("metrics.") for name in names if name.startswith("metrics."))
             found.update(MAIN_LOSSES if "progress.sinceBest" in names else ())
+        for expression in (*judged, *variables):
             found.update(filter(None, map(_text, _nodes(_tree(expression)))))
     return frozenset(found)
 
@@ -116,6 +117,8 @@ def _parts(node: Node) -> Sequence[Node]:
             return (operand,)
         case Index(operand=operand, key=key):
             return (operand, key)
+        case Call(function="duration" | "timestamp"):
+            return ()
         case Call(target=target, arguments=arguments):
             return arguments if target is None else (target, *arguments)
         case Listing(items=items) | Logic(items=items):
