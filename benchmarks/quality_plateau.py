@@ -24,11 +24,11 @@ from typing import Literal
 from benchmarks.quality_curves import CURVES, KINDS, Curve, Kind, Score, read, score
 from benchmarks.quality_peers import CRUDE, PEERS
 
+from trainwarden.policies.detectors.gains import gain
 from trainwarden.policies.detectors.outlook import (
     LEAST,
     LEAST_WITHOUT_PLAN,
     LEFT_WITHOUT_PLAN,
-    gained,
     still_to_gain,
 )
 from trainwarden.policies.functions import EARLY_PERCENT
@@ -78,7 +78,8 @@ def looks(curve: Curve, share: float, plan: Plan) -> list[Look]:
             or not best
         ):
             continue
-        so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=curve.higher)
+        sign = -1.0 if curve.higher else 1.0
+        so_far = gain([sign * value for value in series.first], sign * best.value, values=series.count)
         left = LEFT_WITHOUT_PLAN if total is None else max(math.log(total / step), 0.0)
         if so_far > 0:
             found.append(Look(place, still_to_gain(view, share, left=left, higher=curve.higher) / so_far))

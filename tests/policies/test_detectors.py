@@ -385,3 +385,31 @@ class TestStatistics:
 )
 def test_a_metric_is_judged_by_the_words_of_its_name(name: str, higher: bool) -> None:
     assert higher_is_better(name) is higher
+
+
+@pytest.mark.parametrize("rate", ["learning_rate", "lr", "train/lr", "lr-AdamW", "actor/lr"])
+def test_a_learning_rate_on_its_way_up_holds_a_plateau_back_while_it_is_reported(rate: str) -> None:
+    """Some trainings tell of it during warm-up alone: what is not told any more says nothing."""
+    training, chance = Training(total=None, every=SECOND), random.Random(1)
+    for step in range(300):
+        training.report(step, {"loss": falls_to_a_floor(step, chance), rate: step * 1e-6})
+    assert "is rising" in reason(training, "plateau", "loss", 50)
+
+    found = []
+    for step in range(300, 1000):
+        training.report(step, {"loss": falls_to_a_floor(step, chance)})
+        if step % 50 == 49:
+            found.append(call(training, "plateau", "loss", 100))
+
+    assert True in found
+
+
+def test_an_odd_first_value_makes_no_window_negligible() -> None:
+    def spoilt(step: int, chance: random.Random) -> float:
+        return 1e9 if step == 0 else 3 - 0.0005 * step + chance.gauss(0, 0.05)
+
+    assert fired(spoilt) == []
+
+
+def test_rounding_hides_no_gain_from_a_window() -> None:
+    assert fired(lambda step, chance: round(3 - 0.0005 * step, 1)) == []

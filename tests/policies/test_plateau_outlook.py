@@ -68,6 +68,44 @@ def test_it_spares_what_still_learns(shape: Shape, total: int | None, seed: int)
     assert first_true(shape, total=total, seed=seed) is None
 
 
+ODD: dict[str, Callable[[float], float]] = {
+    "one is huge": lambda value: 1e9,
+    "one is infinite but for its type": lambda value: 3.4e38,
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("where", [0, 10], ids=["the first", "the second"])
+@pytest.mark.parametrize("shape", [LEARNING["with the logarithm"], LEARNING["slow but real"]], ids=["log", "slow"])
+def test_an_odd_first_value_makes_nothing_that_comes_later_negligible(
+    shape: Shape, where: int, odd: Callable[[float], float]
+) -> None:
+    """What was gained is told from values that can be believed."""
+
+    def spoilt(step: int, chance: random.Random) -> float:
+        value = shape(step, chance)
+        return odd(value) if step == where else value
+
+    assert first_true(spoilt, metric="eval/loss") is None
+    assert first_true(spoilt, metric="loss", every=2) is None
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+@pytest.mark.parametrize("share", [0.5, 0.7])
+def test_what_rounding_hides_is_no_standstill(digits: int, share: float) -> None:
+    """A loss that is told in tenths stands still from tenth to tenth while it falls."""
+
+    def rounded(step: int, chance: random.Random) -> float:
+        return round(5 - 0.25 * math.log(step + 1), digits)
+
+    assert first_true(rounded, share=share) is None
+    assert first_true(rounded, share=share, every=2, metric="loss") is None
+
+
+def test_rounded_values_that_stand_still_are_found() -> None:
+    assert first_true(lambda step, chance: round(2 + 5 * math.exp(-step / 20) + chance.gauss(0, 0.004), 2)) is not None
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_it_finds_what_has_learnt_all(seed: int) -> None:
     place = first_true(lambda step, chance: 2 + 2 * math.exp(-step / 30) + chance.gauss(0, 0.002), seed=seed)

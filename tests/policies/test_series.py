@@ -192,3 +192,21 @@ def test_a_quantile_of_exact_points_interpolates(values: list[float], q: float) 
     found = filled(values).whole().quantile(q)
 
     assert found == pytest.approx(ordered[below] + (ordered[above] - ordered[below]) * (place - below), abs=1e-6)
+
+
+def test_where_a_metric_began_is_told_by_its_first_five_values() -> None:
+    """Also when one of them comes late, is told again, or is undone."""
+    series = Series()
+    for step, value in ((1, 9.0), (2, 4.0), (4, 1000.0), (5, 3.0), (6, 2.0), (7, 1.0)):
+        series.add(step, float(step), value)
+    assert series.first.tolist() == [9.0, 4.0, 1000.0, 3.0, 2.0]
+
+    series.add(3, 3.0, 3.5)
+    assert series.first.tolist() == [9.0, 4.0, 3.5, 1000.0, 3.0]
+    series.add(4, 4.0, 3.2)
+    assert series.first.tolist() == [9.0, 4.0, 3.5, 3.2, 3.0]
+
+    series.rewind(2)
+    assert (series.first.tolist(), series.opening) == ([9.0, 4.0], 6.5)
+    series.rewind(0)
+    assert (series.first.tolist(), series.opening) == ([], 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -21,6 +22,7 @@ from trainwarden.policies.detectors.divergence import (
 from trainwarden.policies.detectors.divergence import (
     baseline as levels_before,
 )
+from trainwarden.policies.detectors.gains import believable
 from trainwarden.policies.detectors.overfitting import overfits
 from trainwarden.policies.detectors.plateau import LEAST_DENSE, LEAST_SPARSE, plateaus
 from trainwarden.policies.detectors.spike import LEAST as SPIKE_LEAST
@@ -57,6 +59,12 @@ AT_ONCE = frozenset(
 )
 """Functions that are answered afresh each time."""
 
+_RATES = (
+    "learning_rate", "lr", "train/learning_rate", "train/lr", "learning-rate", "learning rate",
+    "actor/lr", "lr-AdamW", "lr-Adam", "lr-SGD",
+)  # fmt: skip
+_RATE_ENDED = 10.0  # of its own usual intervals without a value: it was told of during warm-up alone
+
 
 def _plateau(question: Question) -> bool:
     name, series = question.text(0), question.finite()
@@ -71,7 +79,7 @@ def _plateau(question: Question) -> bool:
     question.looked_at(name, view)
     end = float(view.last_step)
     span = end - view.first_step
-    return plateaus(series.whole(), span, opening=series.opening, end=end, higher=higher).found
+    return plateaus(series.whole(), span, first=series.first, end=end, higher=higher).found
 
 
 def _dense_enough(question: Question, name: str, series: Series) -> View:
@@ -106,14 +114,20 @@ def _interval(series: Series, by_time: bool) -> float | None:
 
 
 def _see_no_warm_up(question: Question, name: str) -> None:
-    """Raise while a reported learning rate is on its way up."""
-    for rate in ("learning_rate", "lr", "train/learning_rate"):
+    """Raise while a learning rate that is still reported is on its way up."""
+    for rate in _RATES:
         series = question.run.metrics.series(rate)
-        if series is None or rate == name or series.count < 3:
+        if series is None or rate == name or series.count < 3 or _has_ended(series, question.run.step() or 0):
             continue
         _, _, values = series.exact()
         if len(values) >= 3 and values[-1] > values[-2] > values[-3]:
             raise UnknownValueError(f"{rate} is rising: a warm-up or a restart of its schedule is on")
+
+
+def _has_ended(series: Series, step: int) -> bool:
+    """Whether a learning rate is not reported any more."""
+    usual = (series.newest_step() - series.first_step) / (series.count - 1)
+    return step - series.newest_step() > _RATE_ENDED * usual
 
 
 def _divergence(question: Question) -> bool:
@@ -215,8 +229,11 @@ def _overfitting(question: Question) -> bool:
             raise question.too_few(name, view.points, LEAST_SPARSE)
         question.looked_at(name, view)
     higher = higher_is_better(names[0]), higher_is_better(names[1])
-    best = evaluation.best(higher=higher[0])
-    gained = abs(best.value - evaluation.opening) if best is not None else 0.0
+    best, sign = evaluation.best(higher=higher[0]), -1.0 if higher[0] else 1.0
+    gained = 0.0
+    if best is not None:
+        began, reached = [sign * value for value in evaluation.first], sign * best.value
+        gained = max(statistics.fmean(believable(began, reached)) - reached, 0.0)
     return overfits(*views, gained, higher=higher)
 
 

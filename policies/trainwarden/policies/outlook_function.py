@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from trainwarden.policies.detectors.outlook import LEAST, LEAST_WITHOUT_PLAN, LEFT_WITHOUT_PLAN, gained, still_to_gain
+from trainwarden.policies.detectors.gains import gain
+from trainwarden.policies.detectors.outlook import LEAST, LEAST_WITHOUT_PLAN, LEFT_WITHOUT_PLAN, still_to_gain
 from trainwarden.policies.expressions.protocol import UnknownValueError
 from trainwarden.policies.question import Question
 from trainwarden.policies.series import Series
@@ -50,7 +51,8 @@ def by_outlook(question: Question, series: Series) -> bool:
         best_since = max(rows.highs[1:] or rows.highs) if higher else min(rows.lows[1:] or rows.lows)
         so_far = best_since - rescaled[1] if higher else rescaled[1] - best_since
     else:
-        so_far = gained(series.whole(), opening=series.opening, best=best.value, higher=higher)
+        sign = -1.0 if higher else 1.0
+        so_far = gain([sign * value for value in series.first], sign * best.value, values=series.count)
     left = _left(total, newest)
     return so_far > 0 and still_to_gain(view, share, left=left, higher=higher) < tolerance * so_far
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from statistics import fmean
 
 from trainwarden.policies.view import Rows, View
 
@@ -23,7 +24,7 @@ BUCKETS = 52
 _FOLD = EXACT // 2  # points that leave the exact part together
 _FINENESS = 8.0  # a bucket holds at most 1/8 of the number of points newer than it, at first
 _KEPT = BUCKETS * 3 // 4  # buckets left after a compaction
-_OPENING = 5  # values whose mean is the opening level
+_FIRST = 5  # values that tell where a metric began
 _LARGEST = 3e38  # greatest squared deviation that a 4-byte float holds
 
 
@@ -75,11 +76,11 @@ class Series:
         "_times",
         "_values",
         "count",
+        "first",
         "first_step",
         "first_time",
         "nonfinite",
         "nonfinite_count",
-        "opening",
         "streak",
         "version",
     )
@@ -94,7 +95,7 @@ class Series:
         self.count = 0  # finite values held, merged ones included
         self.first_step = 0  # of the first finite value; 0 while there is none
         self.first_time = 0.0
-        self.opening = 0.0  # mean of the first 5 finite values
+        self.first = array("d")  # the first 5 finite values
         self.nonfinite: NonFinite | None = None
         self.nonfinite_count = 0
         self.streak = 0  # newest values in a row that are not finite
@@ -122,8 +123,8 @@ class Series:
         elif value > highest.value:
             self._highest = Best(value, step, time)
         self.count += 1
-        if self.count <= _OPENING:
-            self.opening += (value - self.opening) / self.count
+        if self.count <= _FIRST:
+            self._open()
         if self.streak:
             self.streak = 0
             self.version += 1
@@ -154,8 +155,8 @@ class Series:
             for each in old.columns():
                 del each[merged:]
         self.count = len(self._steps) + (sum(old.count) if old is not None else 0)
-        if self.count < _OPENING:
-            self.opening = sum(self._values) / self.count if self._values else 0.0
+        if self.count < _FIRST:
+            self._open()
         if not self.count:
             self._lowest = self._highest = None
         if self.nonfinite is not None and self.nonfinite.step > step:
@@ -166,6 +167,11 @@ class Series:
                 self._lowest = self._search(lowest=True)
             if self._highest.step > step:
                 self._highest = self._search(lowest=False)
+
+    @property
+    def opening(self) -> float:
+        """Mean of the first 5 finite values; 0 while there is none."""
+        return fmean(self.first) if self.first else 0.0
 
     def newest(self) -> tuple[int, float, float] | None:
         """Step, time and value of the newest finite value; None before the first."""
@@ -227,6 +233,7 @@ class Series:
         if at < len(steps) and steps[at] == step:
             replaced, values[at] = values[at], value
             self.version += 1
+            self._open()
             self._consider(step, times[at], value, replaced)
             if at == len(steps) - 1:
                 self.streak = 0
@@ -243,9 +250,15 @@ class Series:
             self.first_step, self.first_time = step, moment
         self.count += 1
         self.version += 1
+        self._open()
         self._consider(step, moment, value, None)
         if len(steps) > EXACT:
             self._fold()
+
+    def _open(self) -> None:
+        """Tell the first values anew, as long as they are exact."""
+        if self._old is None or not self.count:
+            self.first = self._values[:_FIRST]
 
     def _consider(self, step: int, time: float, value: float, replaced: float | None) -> None:
         """Keep the best values right after a change in the middle."""

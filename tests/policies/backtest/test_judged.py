@@ -50,5 +50,7 @@ def test_a_run_is_measured_by_its_aim(names: list[str], main: str | None) -> Non
         ({"progress.sinceStep": 3.0}, None),
     ],
 )
-def test_a_rule_is_about_the_metric_that_it_names_first(values: dict[str, str | float | bool], judged: str | None) -> None:
+def test_a_rule_is_about_the_metric_that_it_names_first(
+    values: dict[str, str | float | bool], judged: str | None
+) -> None:
     assert judged_metric(Evidence(values=dict(values)), ["loss", "eval/loss"]) == judged

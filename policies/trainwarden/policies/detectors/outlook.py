@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 
+from trainwarden.policies.detectors.resolution import resolution, rise_error
 from trainwarden.policies.view import View
 
-__all__ = ["LEAST", "LEAST_WITHOUT_PLAN", "LEFT_AT_LEAST", "LEFT_WITHOUT_PLAN", "gained", "still_to_gain"]
+__all__ = ["LEAST", "LEAST_WITHOUT_PLAN", "LEFT_AT_LEAST", "LEFT_WITHOUT_PLAN", "still_to_gain"]
 
 LEAST = 5
 """Fewest values in a stretch."""
@@ -25,7 +26,6 @@ LEFT_AT_LEAST = 0.1
 """Least of that logarithm: at the end of a plan little is left to gain, and nothing to save."""
 
 _CONFIDENCE = 2.0  # standard errors that an optimistic reading adds to the fall
-_FEW = 128  # up to so many values stand for themselves, as evaluations do; more are the noisy ones of training
 
 
 def still_to_gain(stretch: View, share: float, *, left: float, higher: bool) -> float:
@@ -38,28 +38,10 @@ def still_to_gain(stretch: View, share: float, *, left: float, higher: bool) -> 
         higher: Higher is better.
 
     Source: own. (max(fall, 0) + 2 * error) * max(left, 0.1) / ln(1 / share). Fall is that of the least-squares line
-    over the stretch, error its standard error times 1 + 2 / (n - 2) for n values. Exact for a metric that moves with
-    the logarithm of the steps, too high for power laws and exponentials.
+    over the stretch, error its standard error (not below what rounding hides) times 1 + 2 / (n - 2) for n values. Exact
+    for a metric that moves with the logarithm of the steps, too high for power laws and exponentials.
     """
     line = stretch.fit()
     fall = line.rise if higher else -line.rise
-    error = line.error * (1 + 2 / max(stretch.count - 2, 1.0))
+    error = rise_error(line, resolution(stretch)) * (1 + 2 / max(stretch.count - 2, 1.0))
     return (max(fall, 0.0) + _CONFIDENCE * error) * max(left, LEFT_AT_LEAST) / math.log(1 / share)
-
-
-def gained(history: View, *, opening: float, best: float, higher: bool) -> float:
-    """Improvement so far, below 0 when there is none.
-
-    From the worst of the oldest values to the best; for a metric with more than 128 values from the mean of its first
-    ones, since the worst of many is noise.
-
-    Args:
-        history: All of the metric's history.
-        opening: Mean of the first values.
-        best: Best value so far.
-        higher: Higher is better.
-    """
-    rows = history.rows
-    if history.count <= _FEW:
-        opening = rows.lows[0] if higher else rows.highs[0]
-    return best - opening if higher else opening - best

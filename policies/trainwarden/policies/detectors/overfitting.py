@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainwarden.policies.detectors.resolution import resolution, rise_error
 from trainwarden.policies.view import View
 
 __all__ = ["LEAST", "overfits"]
@@ -25,4 +26,5 @@ def overfits(evaluation: View, training: View, gained: float, *, higher: tuple[b
     worse, better = evaluation.fit(), training.fit()
     lost = -worse.rise if higher[0] else worse.rise
     won = better.rise if higher[1] else -better.rise
-    return lost > max(_ERRORS * worse.error, _SHARE * gained) and won > _ERRORS * better.error
+    surely_lost = lost > max(_ERRORS * rise_error(worse, resolution(evaluation)), _SHARE * gained)
+    return surely_lost and won > _ERRORS * rise_error(better, resolution(training))

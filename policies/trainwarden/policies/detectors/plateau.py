@@ -9,9 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainwarden.policies.detectors.gains import believable
 from trainwarden.policies.detectors.levels import ROWS, levels_of
+from trainwarden.policies.detectors.resolution import resolution, rise_error
 from trainwarden.policies.view import Fit, View
 
 __all__ = ["LEAST_DENSE", "LEAST_SPARSE", "Plateau", "plateaus"]
@@ -50,38 +53,38 @@ class Plateau:
     negligible: float  # gain over the window below which nothing is to be expected any more
 
 
-def plateaus(history: View, window: float, *, opening: float, end: float, higher: bool) -> Plateau:
+def plateaus(history: View, window: float, *, first: Sequence[float], end: float, higher: bool) -> Plateau:
     """Judge the end of a history by its window.
 
     Args:
         history: All of the metric's history, at least LEAST_SPARSE values in the window.
         window: Length of the window in steps.
-        opening: Level at which the metric began.
+        first: The first values of the metric; at least one.
         end: Step at which the window ends.
         higher: Higher is better.
     """
     sign = -1.0 if higher else 1.0
     age = end - history.first_step
     recent = history.between(end - window, math.inf)
-    fit = recent.fit()
-    improved = _improved(history, sign * opening, sign, fit.noise)
+    fit, step = recent.fit(), resolution(history)
+    improved = _improved(history, first, sign, fit.noise)
     negligible = NEGLIGIBLE * improved
-    shown = _shown(history, sign, window, age, end, negligible)
+    shown = _shown(history, sign, window, age, end, negligible, step)
     found = (
         shown
-        and not _still_improves(recent, sign, end, window, negligible / age)
+        and not _still_improves(recent, sign, end, window, negligible / age, step)
         and _patient(history, sign, end, window, negligible)
     )
-    return Plateau(found, -sign * fit.rise, _error(fit, recent), negligible * window / age)
+    return Plateau(found, -sign * fit.rise, _error(fit, recent, step), negligible * window / age)
 
 
-def _shown(history: View, sign: float, window: float, age: float, end: float, negligible: float) -> bool:
+def _shown(history: View, sign: float, window: float, age: float, end: float, negligible: float, step: float) -> bool:
     """Whether the window, or a longer stretch that ends with it, leaves next to nothing to be gained."""
     length = window
     while length <= max(age * LONGEST, window):
         part = history.between(end - length, math.inf)
         line = part.fit()
-        won, doubt = -sign * line.rise, _error(line, part)
+        won, doubt = -sign * line.rise, _error(line, part, step)
         most = max(won, 0.0) + CONFIDENCE * doubt if won > -WORSE * doubt else 0.0
         if most * age / length < negligible:
             return True
@@ -89,13 +92,13 @@ def _shown(history: View, sign: float, window: float, age: float, end: float, ne
     return False
 
 
-def _error(fit: Fit, view: View) -> float:
+def _error(fit: Fit, view: View, step: float) -> float:
     """Standard error of a fitted rise, with a margin for few points and for values that hang together.
 
     Where the spread around the line is more than the jumps from one value to the next explain, values are correlated or
     the line is the wrong shape; the error grows by that ratio, to 3 times at most.
     """
-    return fit.error * _correlated(fit, view) * (1 + 2 / max(view.count - 2, 1.0))
+    return rise_error(fit, step) * _correlated(fit, view) * (1 + 2 / max(view.count - 2, 1.0))
 
 
 def _correlated(fit: Fit, view: View) -> float:
@@ -111,20 +114,21 @@ def _correlated(fit: Fit, view: View) -> float:
     return min(max(fit.noise / explained, 1.0), 3.0) if explained > 0 else 3.0
 
 
-def _improved(history: View, opening: float, sign: float, noise: float) -> float:
-    """Improvement from the opening to the best level that was held for a while, noise taken off; 0 or more."""
-    levels = [sign * mean for mean in history.rows.means]
-    return max(opening - min(levels_of(levels)) - noise, 0.0)
+def _improved(history: View, first: Sequence[float], sign: float, noise: float) -> float:
+    """Improvement from the first values to the best level that was held for a while, noise taken off; 0 or more."""
+    best = min(levels_of([sign * mean for mean in history.rows.means]))
+    began = [sign * value for value in first]
+    return max(statistics.fmean(believable(began, best)) - best - noise, 0.0)
 
 
-def _still_improves(recent: View, sign: float, end: float, window: float, pace: float) -> bool:
+def _still_improves(recent: View, sign: float, end: float, window: float, pace: float, step: float) -> bool:
     """Whether the newest part of the window is clearly on its way down at more than a pace, whatever came before."""
     for share in (1.0, 0.5, 1 / 3):
         part = recent.between(end - window * share, math.inf)
         if part.count < LEAST_SPARSE or len(part) < 3:
             break
         line = part.fit()
-        if -sign * line.rise > max(2 * _error(line, part), pace * window * share):
+        if -sign * line.rise > max(2 * _error(line, part, step), pace * window * share):
             return True
     return False
 
