@@ -36,6 +36,7 @@ class RunState:
     Args:
         facts: The first that are known.
         hearing: When it could be heard, shared by the runs of an engine; None: always.
+        tells_checkpoints: Whether it would be heard of checkpoints; not so in most recordings.
     """
 
     __slots__ = (
@@ -64,13 +65,15 @@ class RunState:
         "rescaled",
         "restarts",
         "stall",
+        "tells_checkpoints",
         "used",
     )
 
     facts: RunFacts
 
-    def __init__(self, facts: RunFacts, hearing: Hearing | None = None) -> None:
+    def __init__(self, facts: RunFacts, hearing: Hearing | None = None, *, tells_checkpoints: bool = True) -> None:
         self.facts = facts
+        self.tells_checkpoints = tells_checkpoints
         self.hearing = hearing or Hearing()
         self.known_since: datetime | None = None  # from when the windows are: the first report that was counted
         self.clock = RunningClock()

@@ -139,6 +139,8 @@ def _eta(scope: RunScope) -> Eta:
 def _checkpoint_age(scope: RunScope) -> timedelta:
     scope.check_heard()
     _check_hearing(scope)
+    if not scope.run.tells_checkpoints:
+        raise UnknownValueError("the recording does not tell of checkpoints")
     return scope.known(scope.run.checkpoint_age(scope.now), "no step was reported yet")
 
 

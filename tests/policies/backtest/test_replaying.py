@@ -175,6 +175,24 @@ def test_a_stall_is_found_in_the_gap_between_two_rows() -> None:
     assert 15 * 60 <= found.firings[0].elapsed_seconds - 3_600 <= 15 * 60 * 1.02 + 1
 
 
+def test_rows_that_are_far_apart_are_no_standstill_while_steps_go_on() -> None:
+    """A live training would have told of the steps between them."""
+    stall = policy("[{name: stall, when: progress.sinceStep > progress.stallBudget, actions: [{type: Notify}]}]")
+    minutes = [1, 2, 3, *range(120, 1200, 120)]
+    recorded = [Row(50 * minute, {"loss": 1.0}, seconds=60.0 * minute) for minute in minutes]
+
+    assert replay("r", recorded, [stall], SETTING).firings == ()
+
+
+def test_a_recording_tells_of_no_checkpoints() -> None:
+    old = policy("[{name: old, when: checkpoint.age > duration('1m'), actions: [{type: Notify}]}]")
+
+    found = replay("r", rows([1.0] * 120), [old], SETTING)
+
+    assert found.firings == ()
+    assert found.outcomes[0].without_value == {"old": "the recording does not tell of checkpoints"}
+
+
 def test_steps_count_as_time_when_no_clock_was_recorded() -> None:
     stand = policy("[{name: stand, when: sinceBest('loss') > duration('10m')}]")
     recorded = [Row(step, {"loss": max(11.0 - step, 1.0)}) for step in range(1, 101)]

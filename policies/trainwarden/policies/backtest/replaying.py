@@ -3,8 +3,9 @@
 All policies are judged in Audit mode: each step of a ladder is noted when it is due, protections counted in, and the
 run goes on as it was recorded. So each policy is measured by itself, and past its stop.
 
-A live reporter also tells now and then that the training lives. Where two rows lie so far apart that the run would look
-silent, such heartbeats are put in, unless the step goes back after the gap: then the training was gone, and resumed.
+A live reporter also tells now and then that the training lives, and at which step. Where two rows lie so far apart that
+the run would look silent, such heartbeats are put in, unless the step goes back after the gap: then the training was gone,
+and resumed. Their steps are spread evenly over the gap, unless far fewer came in it than usual: then it stood still.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _MOST_TRACKS = 64  # metrics of one run that are followed for gains and pictures
 _LONGEST = 3.2e9  # seconds, 100 years: what a damaged clock may say at most
 _UNTIL_FOUND = 0.02  # two looks by rules about time lie apart by this part of the time since the row before
 _USUAL = 2.0  # times the usual time between two rows that is no gap yet
+_SLOW = 5.0  # times the usual time of a step, by which a gap between rows is a standstill
 _WHILE_ENGAGED = 0.25  # and by this part while one is pending or firing
 
 
@@ -83,6 +85,7 @@ class _Walk:
     heard: float = 0.0  # seconds of the newest report
     step: int = 0  # of the newest row
     row_at: float = 0.0  # seconds of it
+    first: tuple[int, float] = (0, 0.0)  # step and seconds from which the usual pace is taken
     reports: int = 0
     rows: int = 0
     looked: float = -math.inf  # seconds of the newest row that was looked at
@@ -100,11 +103,22 @@ class _Walk:
             while row.step > self.step and seconds - self.heard > (silence := self.run.clock.silence):
                 beat = self.heard + silence / 2
                 self.look_between(beat)
-                self._observe(_Report(self.reports, self.step), beat)
+                self._observe(_Report(self.reports, self._step_at(beat, row.step, seconds)), beat)
             self.look_between(seconds)
         self._observe(_Report(self.reports, row.step, total, row.epoch, row.metrics, row.nonfinite), seconds)
+        if not self.rows or row.step < self.first[0]:
+            self.first = row.step, seconds
         self.step, self.row_at = row.step, seconds
         self.rows += 1
+
+    def _step_at(self, beat: float, step: int, seconds: float) -> int:
+        """The step of a heartbeat between the newest row and one of a later step and time."""
+        moved, gap = step - self.step, seconds - self.row_at
+        first_step, first_at = self.first
+        known = self.step - first_step
+        if known > 0 and gap / moved > _SLOW * (self.row_at - first_at) / known:
+            return self.step
+        return self.step + int((moved - 1) * (beat - self.row_at) / gap)
 
     def _observe(self, report: _Report, seconds: float) -> None:
         self.run.observe(report, self.start + timedelta(seconds=seconds))
@@ -206,7 +220,7 @@ def replay(
         What fired, and what each policy would have been worth. Without a row: a replay of no steps.
     """
     start = started_at or setting.started_at
-    walk = _Walk(policies, RunState(_facts(id_, setting, start)), setting, start)
+    walk = _Walk(policies, RunState(_facts(id_, setting, start), tells_checkpoints=False), setting, start)
     tracks: dict[str, Track] = {}
     pace = _Pace(setting.seconds_per_step)
     seconds = 0.0
