@@ -43,11 +43,11 @@ def test_a_preset_is_printed_as_a_policy_that_policy_check_takes(name: str, tmp_
 
 
 def test_a_team_changes_a_parameter() -> None:
-    code, output = run("presets", "balanced", "--set", "tolerance=0.05")
+    code, output = run("presets", "conservative", "--set", "window=duration('5h')")
 
     assert code == 0
     variables = {each["name"]: each["expression"] for each in yaml.safe_load(output)["spec"]["variables"]}
-    assert variables["tolerance"] == "0.05"
+    assert variables["window"] == "duration('5h')"
 
 
 @pytest.mark.parametrize(
