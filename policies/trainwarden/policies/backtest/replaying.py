@@ -4,8 +4,9 @@ All policies are judged in Audit mode: each step of a ladder is noted when it is
 run goes on as it was recorded. So each policy is measured by itself, and past its stop.
 
 A live reporter also tells now and then that the training lives, and at which step. Where two rows lie so far apart that
-the run would look silent, such heartbeats are put in, unless the step goes back after the gap: then the training was gone,
-and resumed. Their steps are spread evenly over the gap, unless far fewer came in it than usual: then it stood still.
+the run would look silent, such heartbeats are put in, unless the step goes back after the gap: then the training was
+gone, and resumed. Their steps are spread evenly over the gap, unless far fewer came in it than usual: then it stood
+still.
 """
 
 from __future__ import annotations
