@@ -70,7 +70,7 @@ class Reading:
 
 
 def _by_place(text: str) -> list[str | int]:
-    """Numbers count as such, so that line 9 comes before line 10; texts and numbers stand by turns."""
+    """Key that puts what is told in order of file and line: line 9 before line 10. Texts and numbers stand by turns."""
     return [int(part) if at % 2 else part for at, part in enumerate(_DIGITS.split(text))]
 
 

@@ -21,7 +21,7 @@ _HUGE = 1.79e308  # MLflow's stand-in for infinity is the largest double
 _NAN = re.compile(r"[+-]?nan\(\w*\)", re.IGNORECASE)  # C: nan(0x8000000000000), and -nan(ind) on Windows
 _OLD_WINDOWS = re.compile(r"([+-]?)1\.#(?:(INF)|IND|[QS]NAN)0*", re.IGNORECASE)  # its C runtime before 2015
 _BARE = re.compile(r'"(?:[^"\\]|\\.)*"|[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?|1\.#[A-Z]+0*)', re.IGNORECASE)
-_MOST_DIGITS = 400  # of a whole number in JSON; more of them are beyond every double
+_MOST_DIGITS = 400  # of a whole number in JSON; one with more of them, beyond every double, stays as it is written
 _WRAPPED = re.compile(r"(?:np\.)?(?:float|int|tensor)\d*\(([^(),]+)(?:,.*)?\)")
 _APART = 1.0  # seconds between two rows of one step that are two rows
 _SHORT = 60
@@ -191,8 +191,8 @@ def _as_json(found: re.Match[str]) -> str:
     return named if isinstance(named, str) else found[0]
 
 
-def _integer(text: str) -> int | float:
-    return int(text) if len(text) < _MOST_DIGITS else float(text)
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) < _MOST_DIGITS else text
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -213,11 +213,16 @@ def _may_repeat_keys(data: bytes | str, value: Any) -> bool:
 
 def _keys(value: Any) -> int:
     """The keys of an object and of those in it, also in lists of objects."""
+    count = 0
     if isinstance(value, dict):
-        return len(value) + sum(_keys(item) for item in value.values() if isinstance(item, dict | list))
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return sum(map(_keys, value))
-    return 0
+        count = len(value)
+        for item in value.values():
+            kind = type(item)
+            if kind is dict or kind is list:
+                count += _keys(item)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        count = sum(map(_keys, value))
+    return count
 
 
 def seconds_of(value: Any) -> float | None:
